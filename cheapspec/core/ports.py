@@ -40,17 +40,16 @@ __all__ = [
 ]
 
 P = TypeVar("P")
-P_co = TypeVar("P_co", covariant=True)
 
 
-class Decoder(Protocol[P_co]):
+class Decoder(Protocol[P]):
     """Reads a streamed body incrementally; any split of the bytes gives the same pieces."""
 
-    def feed(self, data: bytes) -> list[P_co]:
+    def feed(self, data: bytes) -> list[P]:
         """Take bytes, return the pieces that are complete."""
         ...
 
-    def close(self) -> list[P_co]:
+    def close(self) -> list[P]:
         """The body ended in order. Returns what is left, incomplete replies marked as such."""
         ...
 
@@ -106,6 +105,11 @@ class Drafter(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def base_url(self) -> str:
+        """Root of the draft host (``http://127.0.0.1:11434``); empty for a drafter without a host.
+        The driver joins :attr:`HttpRequest.path` to it."""
+        ...
 
     def propose(self, request: Request, prefix: str, max_tokens: int) -> tuple[DraftToken, ...] | None:
         """A draft without any call, or ``None`` for a drafter that must be asked by :meth:`draft`.
