@@ -1,0 +1,38 @@
+"""``python -m cheapspec.embedded fetch [NAME …]``: get weights into the cache (the demo's by default)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from cheapspec.embedded.weights import DEMO, cache_folder, fetch, names
+from cheapspec.errors import CheapspecError
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 0 good, 1 failed, 2 misuse."""
+    parser = argparse.ArgumentParser(prog="python -m cheapspec.embedded", description=f"Cache: {cache_folder()}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    fetching = commands.add_parser("fetch", help="get weights into the cache")
+    fetching.add_argument("name", nargs="*", help=f"one of {', '.join(names())}; the demo's if none is given")
+    asked: list[str] = parser.parse_args(arguments).name
+    try:
+        for name in asked or DEMO:
+            print(f"{name}: {fetch(name, _show)}")
+    except CheapspecError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _show(what: str, share: float) -> None:
+    end = "\n" if share >= 1 else ""
+    if sys.stderr.isatty():
+        print(f"\r{what} {share:4.0%}", end=end, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
