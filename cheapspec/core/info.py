@@ -1,0 +1,179 @@
+"""What one reply cost and saved: the extra key ``cheapspec`` of a reply, typed.
+
+Figures that follow from others are computed, never stored, so they cannot contradict each other:
+the acceptance rate, the saving, and the calls that a client asking for one token a call would have
+made on top. Unknown money is ``None`` (JSON ``null``), never 0; token counts are the target's tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from cheapspec.core.money import format_usd
+
+__all__ = ["Info", "Seconds"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Where the time of a request went, in seconds."""
+
+    draft: float = 0.0
+    verify: float = 0.0
+    handoff: float = 0.0
+    total: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """Facts of one request.
+
+    ``decision``: ``speculate``, ``direct``, ``bypass`` or ``refused``; ``reason``: why not speculated.
+    ``baseline``: whether ``baseline_usd`` is ``exact`` or ``estimated``. ``priced_by``: ``provider``,
+    ``user``, ``genai-prices`` or ``unknown``. ``simulated``: the figures price a forced target as if it
+    scored (demo and bench); the key is in the dict only then.
+    """
+
+    decision: str
+    request_id: str
+    reason: str | None = None
+    rule: str | None = None
+    drafter: str | None = None
+    session: str | None = None
+    rounds: int = 0
+    ties: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    corrected_tokens: int = 0
+    handoff_tokens: int = 0
+    unverified_tokens: int = 0
+    target_calls: int = 0
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+    paid_usd: Decimal | None = None
+    baseline_usd: Decimal | None = None
+    baseline: str = "estimated"
+    priced_by: str = "unknown"
+    seconds: Seconds = field(default_factory=Seconds)
+    simulated: bool = False
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Accepted over drafted tokens; ``None`` when nothing was drafted."""
+        return self.accepted_tokens / self.drafted_tokens if self.drafted_tokens else None
+
+    @property
+    def saved_usd(self) -> Decimal | None:
+        """Baseline minus paid; negative when speculation cost more; ``None`` when either is unknown."""
+        if self.paid_usd is None or self.baseline_usd is None:
+            return None
+        return self.baseline_usd - self.paid_usd
+
+    @property
+    def calls_saved_per_token_client(self) -> int:
+        """Target calls fewer than one a reply token, for a reply that was speculated; else 0."""
+        if self.decision != "speculate":
+            return 0
+        return self.accepted_tokens + self.corrected_tokens + self.handoff_tokens - self.target_calls
+
+    def to_dict(self) -> dict[str, Any]:
+        """Strict JSON (no NaN, no infinity): money as strings in dollars, times in seconds."""
+        rate = self.acceptance_rate
+        out: dict[str, Any] = {
+            "decision": self.decision,
+            "reason": self.reason,
+            "rule": self.rule,
+            "drafter": self.drafter,
+            "request_id": self.request_id,
+            "session": self.session,
+            "rounds": self.rounds,
+            "ties": self.ties,
+            "drafted_tokens": self.drafted_tokens,
+            "accepted_tokens": self.accepted_tokens,
+            "corrected_tokens": self.corrected_tokens,
+            "handoff_tokens": self.handoff_tokens,
+            "acceptance_rate": None if rate is None else round(rate, 4),
+            "unverified_tokens": self.unverified_tokens,
+            "target_calls": self.target_calls,
+            "calls_saved_per_token_client": self.calls_saved_per_token_client,
+            "input_tokens": self.input_tokens,
+            "cached_input_tokens": self.cached_input_tokens,
+            "output_tokens": self.output_tokens,
+            "paid_usd": format_usd(self.paid_usd),
+            "baseline_usd": format_usd(self.baseline_usd),
+            "saved_usd": format_usd(self.saved_usd),
+            "baseline": self.baseline,
+            "priced_by": self.priced_by,
+            "seconds": {name: _seconds(getattr(self.seconds, name)) for name in _TIMES},
+        }
+        if self.simulated:
+            out["simulated"] = True
+        return out
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Info:
+        """The typed form of :meth:`to_dict`'s result; computed and unknown keys are passed over.
+
+        Raises ``ValueError`` naming the key when a value has the wrong type or the dict is not one of ours.
+        """
+        times: Mapping[str, Any] = _read(data, "seconds", Mapping, {})
+        values: dict[str, Any] = {"decision": _required(data, "decision"), "request_id": _required(data, "request_id")}
+        values |= {name: _read(data, name, str, None) for name in ("reason", "rule", "drafter", "session")}
+        values |= {name: _read(data, name, int, 0) for name in _COUNTS}
+        values |= {name: _money(data, name) for name in ("paid_usd", "baseline_usd")}
+        values["baseline"] = _read(data, "baseline", str, "estimated")
+        values["priced_by"] = _read(data, "priced_by", str, "unknown")
+        values["seconds"] = Seconds(*(float(_read(times, name, (int, float), 0.0)) for name in _TIMES))
+        values["simulated"] = _read(data, "simulated", bool, False)
+        return cls(**values)
+
+
+_TIMES = ("draft", "verify", "handoff", "total")
+_COUNTS = (
+    "rounds",
+    "ties",
+    "drafted_tokens",
+    "accepted_tokens",
+    "corrected_tokens",
+    "handoff_tokens",
+    "unverified_tokens",
+    "target_calls",
+    "input_tokens",
+    "cached_input_tokens",
+    "output_tokens",
+)
+
+
+def _seconds(value: float) -> float | None:
+    return round(value, 4) if math.isfinite(value) else None
+
+
+def _read(data: Mapping[str, Any], key: str, kinds: type | tuple[type, ...], default: Any) -> Any:
+    value = data.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
+        raise ValueError(f"cheapspec info: {key!r} is {value!r}")
+    return value
+
+
+def _required(data: Mapping[str, Any], key: str) -> str:
+    value = _read(data, key, str, None)
+    if not value:
+        raise ValueError(f"cheapspec info: {key!r} is missing")
+    return str(value)
+
+
+def _money(data: Mapping[str, Any], key: str) -> Decimal | None:
+    text = _read(data, key, str, None)
+    if not text:
+        return None
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"cheapspec info: {key!r} is {text!r}") from None
