@@ -1,10 +1,39 @@
-"""Acceptance rules: pure functions on log-probabilities. (Types first; rules below.)"""
+"""Acceptance rules: pure functions on log-probabilities.
+
+Rules
+-----
+* "Unverified" is never "accepted". A number that is no number (NaN, an infinity, a server's −9999 for
+  "none", a missing one) ends the walk; every test here is written so that NaN fails it.
+* At temperature 0 a token holds when it is the argmax of the target's own distribution at its
+  position. The order of a listing means nothing; the given token may be missing from it or stand in
+  it twice. A listing that cannot show who the argmax is gives no evidence.
+* Tokens are told apart by id, by text only where an id is missing: different ids can share a text
+  (U+FFFD for parts of characters).
+* Randomness is passed in.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Alternative", "DraftToken", "TargetLogprob", "VerificationResult"]
+__all__ = [
+    "Alternative",
+    "DraftToken",
+    "StochasticResult",
+    "TargetLogprob",
+    "VerificationResult",
+    "shows_distribution",
+    "usable",
+    "verify_draft_tokens",
+    "verify_greedy",
+    "verify_stochastic",
+]
+
+_NONE_BELOW = -9000.0  # vLLM and OpenAI's legacy route clamp to -9999.0
+_ROUNDING = 1e-3  # log-probabilities of near certain tokens come out a little above 0 in half precision
+_HALF = math.log(0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +86,135 @@ class VerificationResult:
     correction: Alternative | None = None
     ties: int = 0
     unverified: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StochasticResult:
+    """``accepted``: how many leading draft tokens hold. ``token``: what comes after them, drawn from the
+    residual distribution (after a rejection) or from the target's own (all hold); ``None`` when all
+    hold and no distribution for the next position was given."""
+
+    accepted: int
+    token: str | None
+
+
+def usable(logprob: float | None) -> bool:
+    """Whether it is a natural-log probability at all. NaN, ±inf, ``None`` and −9999 ("none") are not."""
+    return logprob is not None and _NONE_BELOW < logprob <= _ROUNDING
+
+
+def shows_distribution(logprobs: Iterable[float | None]) -> bool:
+    """Whether these numbers can come from a real distribution.
+
+    False when none is usable or every usable one is exactly 0.0: some servers report log-probabilities
+    after top-p filtering, or fill in zeros, and everything looks certain.
+    """
+    return any(usable(logprob) and logprob != 0.0 for logprob in logprobs)
+
+
+def verify_greedy(
+    target: Sequence[TargetLogprob], *, tie_nats: float = 0.0, limit: int | None = None
+) -> VerificationResult:
+    """Accept the leading tokens that the target itself would have chosen at temperature 0.
+
+    ``target``: one entry a scored token, in order. ``tie_nats``: accept a token this much (in nats)
+    below the best as well; 0 accepts equal leaders only. ``limit``: look at no more positions.
+    """
+    ties = 0
+    considered = target if limit is None else target[: max(limit, 0)]
+    for accepted, position in enumerate(considered):
+        verdict, best = _judge(position, tie_nats)
+        if verdict is None:
+            return VerificationResult(accepted, None, ties, unverified=1)
+        if verdict == "rejected":
+            return VerificationResult(accepted, best, ties)
+        ties += verdict == "tie"
+    return VerificationResult(len(considered), None, ties)
+
+
+def _judge(position: TargetLogprob, tie_nats: float) -> tuple[str | None, Alternative | None]:
+    """``sole``, ``tie``, ``rejected`` (with the best other token) or ``None``: no evidence."""
+    logprob = position.logprob
+    if logprob is None or not usable(logprob):
+        return None, None
+    listed = [alternative for alternative in position.top if usable(alternative.logprob)]
+    others = [alternative for alternative in listed if not _same(alternative, position)]
+    # Equal leaders: the lowest id, as argmax over a vocabulary gives it.
+    best = max(others, key=lambda other: (other.logprob, -(other.token_id or 0)), default=None)
+    if position.rank == 1:
+        return "sole", None
+    if best is None:
+        if position.rank is not None:
+            return "rejected", None  # others rank at least as high, but nobody says who
+        return ("sole" if listed or logprob > _HALF else None), None
+    if logprob > best.logprob:
+        # A server that counts others above the token and lists none of them contradicts itself.
+        return ("sole" if position.rank is None else None), None
+    return ("tie" if logprob >= best.logprob - tie_nats else "rejected"), best
+
+
+def _same(alternative: Alternative, position: TargetLogprob) -> bool:
+    if alternative.token_id is not None and position.token_id is not None:
+        return alternative.token_id == position.token_id
+    return alternative.text == position.text
+
+
+def verify_draft_tokens(
+    draft: Sequence[DraftToken],
+    target: Sequence[TargetLogprob],
+    *,
+    tie_nats: float = 0.0,
+    limit: int | None = None,
+) -> VerificationResult:
+    """:func:`verify_greedy` for a draft in another tokenizer's tokens.
+
+    Counts are in the target's tokens. Unless both spell the same text, the log-probabilities are of
+    something else, and everything is unverified.
+    """
+    if "".join(token.text for token in draft) != "".join(position.text for position in target):
+        return VerificationResult(0, unverified=1)
+    return verify_greedy(target, tie_nats=tie_nats, limit=limit)
+
+
+def verify_stochastic(
+    draft_tokens: Sequence[str],
+    q: Sequence[Mapping[str, float]],
+    p: Sequence[Mapping[str, float]],
+    uniforms: Iterable[float],
+) -> StochasticResult:
+    """Speculative sampling: the result is distributed as the target's own sample.
+
+    ``draft_tokens[i]`` was drawn from ``q[i]``; ``p[i]`` is the target's distribution at the same
+    position (probabilities, not logs); ``p`` may have one entry more, for the token after the draft.
+    Each position takes one number of ``uniforms`` (in [0, 1)), the final draw one more. Accept with
+    min(1, p/q), else draw from max(0, p - q), normalised (Leviathan et al. 2023, arXiv 2211.17192;
+    Chen et al. 2023, arXiv 2302.01318).
+
+    Raises ``ValueError`` when the lengths do not fit or a draft token has no probability under ``q``.
+    """
+    if len(q) != len(draft_tokens) or len(p) - len(draft_tokens) not in (0, 1):
+        raise ValueError(f"{len(draft_tokens)} draft tokens need as many q and as many p or one more")
+    chance = iter(uniforms)
+    for index, token in enumerate(draft_tokens):
+        drafted, wanted = q[index].get(token, 0), p[index].get(token, 0)
+        if not drafted > 0:
+            raise ValueError(f"draft token {index} has no probability under its own distribution")
+        if next(chance) * drafted < wanted:
+            continue
+        residual = {other: share - q[index].get(other, 0) for other, share in p[index].items()}
+        return StochasticResult(index, _draw(residual, next(chance)) or _draw(p[index], next(chance, 0.0)))
+    if len(p) == len(draft_tokens):
+        return StochasticResult(len(draft_tokens), None)
+    return StochasticResult(len(draft_tokens), _draw(p[-1], next(chance)))
+
+
+def _draw(weights: Mapping[str, float], uniform: float) -> str | None:
+    """The token at ``uniform`` of the positive weights' cumulative sum; ``None`` if there is none."""
+    positive = {token: weight for token, weight in weights.items() if weight > 0}
+    threshold = uniform * sum(positive.values())
+    drawn = None
+    for drawn, weight in positive.items():
+        threshold -= weight
+        if threshold < 0:
+            break
+    return drawn
