@@ -141,7 +141,8 @@ return its own "unusable" value; it never raises.
 @dataclass(frozen=True, slots=True)
 class Start:
     """Begin a call. ``call_id`` is chosen by the engine, unique within the run; ``host`` is the draft
-    host's root (``Drafter.base_url``), empty for the target."""
+    host's root (``Drafter.base_url``), empty for the target.
+    """
 
     call_id: int
     side: Side
@@ -160,7 +161,8 @@ class WaitAny:
 @dataclass(frozen=True, slots=True)
 class Cancel:
     """Give up a call. ``linger``: let it run to its end in the background and throw the answer away
-    (a draft host that is still loading its model would start from zero if we hung up)."""
+    (a draft host that is still loading its model would start from zero if we hung up).
+    """
 
     call_id: int
     linger: bool = False

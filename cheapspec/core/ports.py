@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from cheapspec.core.acceptance import DraftToken, TargetLogprob
+from cheapspec.core.acceptance import Alternative, DraftToken, TargetLogprob
 from cheapspec.core.effects import HttpReply, HttpRequest, Op, Usage
 from cheapspec.core.money import Prices
 from cheapspec.core.request import Request
@@ -73,7 +73,8 @@ class Streaming(Generic[P]):
 @dataclass(frozen=True, slots=True)
 class NoDraft:
     """Why there is no draft. ``reason``: ``no_draft``, ``draft_busy``, ``draft_deadline`` or
-    ``draft_context``; ``broken`` says whether the host failed (the circuit breaker counts it)."""
+    ``draft_context``; ``broken`` says whether the host failed (the circuit breaker counts it).
+    """
 
     reason: str
     detail: str = ""
@@ -108,7 +109,8 @@ class Drafter(Protocol):
     @property
     def base_url(self) -> str:
         """Root of the draft host (``http://127.0.0.1:11434``); empty for a drafter without a host.
-        The driver joins :attr:`HttpRequest.path` to it."""
+        The driver joins :attr:`HttpRequest.path` to it.
+        """
         ...
 
     def propose(self, request: Request, prefix: str, max_tokens: int) -> tuple[DraftToken, ...] | None:
@@ -120,7 +122,8 @@ class Drafter(Protocol):
 
     def draft(self, request: Request, prefix: str, max_tokens: int) -> Op[Streaming[DraftPiece] | NoDraft]:
         """Preliminary calls, then the streamed call that writes at most ``max_tokens`` tokens after
-        ``prefix`` (the reply so far; may be empty). The pieces do not repeat the prefix."""
+        ``prefix`` (the reply so far; may be empty). The pieces do not repeat the prefix.
+        """
         ...
 
 
@@ -239,7 +242,8 @@ class Target(Protocol):
     @property
     def can_force(self) -> bool:
         """It can be made to generate given text and tells its own log-probabilities: the same
-        evidence, at output price."""
+        evidence, at output price.
+        """
         ...
 
     def open(self, request: Request) -> Op[Context | Unusable]:
@@ -248,7 +252,14 @@ class Target(Protocol):
 
     def score(self, request: Request, context: Context, draft: str) -> Op[Score | Unusable]:
         """The target's log-probabilities of ``draft`` after ``context``. The billed call carries
-        neutral sampling (temperature 0, top_p 1, no penalties), never the caller's."""
+        neutral sampling (temperature 0, top_p 1, no penalties), never the caller's.
+        """
+        ...
+
+    def follow(self, alternative: Alternative) -> NextToken | None:
+        """A correction as the next token: its text, or the end of the turn; ``None`` when it can be
+        neither (part of a character, a special token whose meaning is not known).
+        """
         ...
 
     def advance(
@@ -256,12 +267,14 @@ class Target(Protocol):
     ) -> Op[Context | Unusable]:
         """The context after the first ``accepted`` tokens of ``score`` and then ``follow`` (the
         correction or the bonus token). A result whose text would end inside a character leaves out
-        the tokens of that character, ``follow`` first."""
+        the tokens of that character, ``follow`` first.
+        """
         ...
 
     def continue_(self, request: Request, context: Context, max_tokens: int | None) -> Streaming[TargetPiece]:
         """The hand-off: the target goes on from ``context.text``, with the caller's own sampling
-        fields; ``max_tokens`` is what is left of the caller's limit."""
+        fields; ``max_tokens`` is what is left of the caller's limit.
+        """
         ...
 
 

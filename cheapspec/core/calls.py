@@ -1,0 +1,193 @@
+"""Keeps the backend calls of one run: which are open, which operation waits on which.
+
+Rules
+-----
+* An *operation* (:data:`~cheapspec.core.effects.Op`) is a generator of unstreamed requests; one of its
+  calls is open at a time. A *stream* is one call whose body goes through a decoder.
+* Several operations and streams can be open at once. :meth:`Calls.step` waits for one event of any
+  of them and moves on the one it belongs to, so "draft while the target tokenizes" is two
+  ``start``s and a loop.
+* Every method that yields is a sub-generator of the engine's: it yields effects and is sent events.
+* Nothing here raises on what a server does; a broken call is a value (``broke``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+from typing import Generic, TypeVar
+
+from cheapspec.core.effects import (
+    Answered,
+    Broke,
+    Cancel,
+    Cancelled,
+    Closed,
+    Effect,
+    Event,
+    HttpReply,
+    HttpRequest,
+    Op,
+    Opened,
+    Received,
+    Side,
+    Start,
+    TimedOut,
+    WaitAny,
+)
+from cheapspec.core.ports import NoDraft, Streaming, Unusable
+
+__all__ = ["CallerGone", "Calls", "OpTask", "StreamTask"]
+
+T = TypeVar("T")
+P = TypeVar("P")
+Steps = Generator[Effect, Event | None, T]
+
+
+class CallerGone(Exception):
+    """The driver sent ``Cancelled``: unwinds the engine to its one handler. Never leaves core."""
+
+
+class OpTask(Generic[T]):
+    """An operation under way. ``value`` is its result once ``done``; ``broke`` the last broken call."""
+
+    def __init__(self, op: Op[T], side: Side, host: str) -> None:
+        self.op = op
+        self.side = side
+        self.host = host
+        self.done = False
+        self._value: T | None = None
+        self.broke: Broke | None = None
+        self.call_id = -1
+
+    @property
+    def value(self) -> T:
+        """The result. Only after ``done``."""
+        assert self.done
+        return self._value  # type: ignore[return-value]
+
+    def finish(self, value: T) -> None:
+        """The operation returned."""
+        self.done = True
+        self._value = value
+
+
+class StreamTask(Generic[P]):
+    """A streamed call under way. Pieces queue up in ``pieces``; ``ended`` is set when no more come."""
+
+    def __init__(self, streaming: Streaming[P], side: Side, host: str) -> None:
+        self.streaming = streaming
+        self.side = side
+        self.host = host
+        self.pieces: deque[P] = deque()
+        self.opened = False
+        self.ended = False
+        self.broke: Broke | None = None
+        self.refused: NoDraft | Unusable | None = None
+        self.error_reply: HttpReply | None = None
+        self.call_id = -1
+        self.retried = False
+
+
+class Calls:
+    """The open calls of one run. ``now`` is the driver's clock at the last event."""
+
+    def __init__(self, at: float) -> None:
+        self.now = at
+        self._next_id = 0
+        self._open: dict[int, OpTask[object] | StreamTask[object]] = {}
+        self.purposes: dict[int, HttpRequest] = {}
+
+    def _start(self, request: HttpRequest, task: OpTask[T] | StreamTask[P]) -> Steps[None]:
+        self._next_id += 1
+        task.call_id = self._next_id
+        self._open[self._next_id] = task  # type: ignore[assignment]
+        self.purposes[self._next_id] = request
+        yield Start(self._next_id, task.side, request, task.host)
+
+    def _advance(self, task: OpTask[T], reply: HttpReply | None, *, first: bool = False) -> Steps[None]:
+        try:
+            request = next(task.op) if first else task.op.send(reply)
+        except StopIteration as stop:
+            task.finish(stop.value)
+            return
+        yield from self._start(request, task)
+
+    def op(self, op: Op[T], side: Side, host: str = "") -> Steps[OpTask[T]]:
+        """Begin an operation."""
+        task = OpTask(op, side, host)
+        yield from self._advance(task, None, first=True)
+        return task
+
+    def stream(self, streaming: Streaming[P], side: Side, host: str = "") -> Steps[StreamTask[P]]:
+        """Begin a streamed call."""
+        task = StreamTask(streaming, side, host)
+        yield from self._start(streaming.request, task)
+        return task
+
+    def step(self, seconds: float | None = None) -> Steps[bool]:
+        """Wait for one event of any open call and act on it; false when the seconds ran out."""
+        if not self._open:
+            return True
+        event = yield WaitAny(tuple(self._open), None if seconds is None else max(0.0, seconds))
+        assert event is not None
+        self.now = max(self.now, event.at)
+        if isinstance(event, Cancelled):
+            raise CallerGone
+        if isinstance(event, TimedOut):
+            return False
+        task = self._open.get(event.call_id)
+        if isinstance(task, OpTask):
+            yield from self._op_event(task, event)
+        elif task is not None:
+            yield from self._stream_event(task, event)
+        return True
+
+    def _op_event(self, task: OpTask[object], event: Event) -> Steps[None]:
+        del self._open[task.call_id]
+        if isinstance(event, Answered):
+            yield from self._advance(task, event.reply)
+        else:
+            assert isinstance(event, Broke)
+            task.broke = event
+            yield from self._advance(task, None)
+
+    def _stream_event(self, task: StreamTask[object], event: Event) -> Steps[None]:
+        if isinstance(event, Opened):
+            task.opened = True
+        elif isinstance(event, Received):
+            task.pieces.extend(task.streaming.decoder.feed(event.data))
+        else:
+            del self._open[task.call_id]
+            if isinstance(event, Closed):
+                task.pieces.extend(task.streaming.decoder.close())
+                task.ended = True
+            elif isinstance(event, Broke):
+                task.broke = event
+                task.ended = True
+            else:
+                assert isinstance(event, Answered)
+                yield from self._refused(task, event.reply)
+
+    def _refused(self, task: StreamTask[object], reply: HttpReply) -> Steps[None]:
+        answer = task.streaming.on_error(reply)
+        if isinstance(answer, Streaming) and not task.retried:
+            task.retried = True
+            task.streaming = answer
+            yield from self._start(answer.request, task)
+            return
+        task.error_reply = reply
+        task.refused = NoDraft("no_draft", "the draft host refused twice") if isinstance(answer, Streaming) else answer
+        task.ended = True
+
+    def cancel(self, task: OpTask[T] | StreamTask[P], *, linger: bool = False) -> Steps[None]:
+        """Give up a task. Nothing happens when it has ended."""
+        if self._open.pop(task.call_id, None) is not None:
+            yield Cancel(task.call_id, linger)
+
+    def run_op(self, op: Op[T], side: Side, host: str = "") -> Steps[OpTask[T]]:
+        """Begin an operation and wait for its end (other open calls move on meanwhile)."""
+        task = yield from self.op(op, side, host)
+        while not task.done:
+            yield from self.step()
+        return task

@@ -1,0 +1,118 @@
+"""What one request did and paid, counted as it happens; becomes :class:`~cheapspec.core.info.Info`.
+
+Tokens and money are kept apart: calls add usage, :meth:`Tally.info` prices it at the end, so that an
+unknown price leaves the counts standing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from cheapspec.core.effects import Usage
+from cheapspec.core.info import Info, Seconds
+from cheapspec.core.money import Prices, baseline, cost
+from cheapspec.core.ports import Identity
+
+__all__ = ["Tally"]
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of one request; see INTERFACE's ``reply.cheapspec`` for their meaning.
+
+    ``baseline_cached``: tokens of the prompt that the direct call would have found in the provider's
+    cache, as far as earlier calls tell. ``end_token``: 1 when an end-of-turn token was verified (the
+    target bills it as output, and so does the baseline).
+    """
+
+    rule: str = "exact"
+    drafter: str | None = None
+    rounds: int = 0
+    ties: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    corrected_tokens: int = 0
+    handoff_tokens: int = 0
+    unverified_tokens: int = 0
+    end_token: int = 0
+    baseline_cached: int | None = None
+    usages: list[Usage] = field(default_factory=list)
+    identity: Identity = field(default_factory=Identity)
+    seconds_draft: float = 0.0
+    seconds_verify: float = 0.0
+    seconds_handoff: float = 0.0
+    seconds_total: float = 0.0
+    prompt_tokens: int | None = None
+    reply_tokens: int | None = None
+
+    def spend(self, usage: Usage) -> None:
+        """A billed call reported its usage."""
+        self.usages.append(usage)
+
+    def identify(self, identity: Identity) -> None:
+        """The first target call that names itself names the reply."""
+        if self.identity.id is None and identity.id is not None:
+            self.identity = identity
+
+    def reply_usage(self, prompt_tokens: int | None, output_tokens: int) -> Usage:
+        """The usage that the target alone would have reported."""
+        return Usage(input_tokens=prompt_tokens or 0, output_tokens=output_tokens, cached_tokens=None)
+
+    def finish(self, seconds: float, prompt_tokens: int | None, output_tokens: int) -> None:
+        """The reply is over."""
+        self.seconds_total = seconds
+        self.prompt_tokens = prompt_tokens
+        self.reply_tokens = output_tokens
+
+    def paid(self, prices: Prices | None) -> Decimal | None:
+        """Dollars of all billed calls; ``None`` when one of them has no known price."""
+        total = Decimal(0)
+        for usage in self.usages:
+            amount = cost(usage, prices)
+            if amount is None:
+                return None
+            total += amount
+        return total
+
+    def info(
+        self,
+        request_id: str,
+        prices: Prices | None,
+        priced_by: str,
+        *,
+        session: str | None = None,
+        simulated: bool = False,
+    ) -> Info:
+        """The facts of a speculated reply, priced.
+
+        The baseline is the direct call's bill: the prompt with its own share of cached tokens, and the
+        whole reply, end of turn included, as output. It is *estimated*, since a direct call was not made.
+        """
+        paid = self.paid(prices)
+        told = any(usage.cost_usd is not None for usage in self.usages)
+        reply = baseline(self.prompt_tokens or 0, self.reply_tokens or 0, self.baseline_cached, prices)
+        return Info(
+            decision="speculate",
+            request_id=request_id,
+            rule=self.rule,
+            drafter=self.drafter,
+            session=session,
+            rounds=self.rounds,
+            ties=self.ties,
+            drafted_tokens=self.drafted_tokens,
+            accepted_tokens=self.accepted_tokens,
+            corrected_tokens=self.corrected_tokens,
+            handoff_tokens=self.handoff_tokens,
+            unverified_tokens=self.unverified_tokens,
+            target_calls=len(self.usages),
+            input_tokens=sum(usage.input_tokens for usage in self.usages),
+            cached_input_tokens=sum(usage.cached_tokens or 0 for usage in self.usages),
+            output_tokens=sum(usage.output_tokens for usage in self.usages),
+            paid_usd=paid,
+            baseline_usd=reply,
+            baseline="estimated",
+            priced_by="provider" if told else priced_by,
+            seconds=Seconds(self.seconds_draft, self.seconds_verify, self.seconds_handoff, self.seconds_total),
+            simulated=simulated,
+        )

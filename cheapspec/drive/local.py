@@ -1,0 +1,158 @@
+"""Calls to draft hosts: one background thread with an event loop, for the whole process.
+
+Why a thread of its own: a draft has a deadline and may be given up at any moment, which a blocking read
+cannot be; and an ``AsyncOpenAI`` that is used from two event loops must not share connections between
+them. So all drafting, for sync and async callers alike, runs on this loop, and events go back through
+an inbox. A forked child starts a loop of its own.
+
+The limit of streams per host is kept here (default 2): one that has to wait longer than 100 ms is
+answered ``Broke("busy")``. Draft hosts get no header of the caller's; a loopback host is never reached
+through a proxy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import httpx2
+
+from cheapspec.core.effects import Answered, Broke, Closed, Event, HttpReply, HttpRequest, Opened, Received
+
+__all__ = ["DraftCall", "LocalHosts", "hosts"]
+
+Inbox = Callable[[Event], None]
+BUSY_SECONDS = 0.1
+CONNECT_SECONDS = 2.0
+LINGER_SECONDS = 300.0
+_LOOPBACK = ("127.", "localhost", "[::1]", "::1")
+
+
+class DraftCall:
+    """A call under way. ``cancel`` closes its connection; ``linger`` lets it end unheard."""
+
+    def __init__(self) -> None:
+        self.future: Future[None] | None = None
+        self.muted = False
+
+    def cancel(self, *, linger: bool = False) -> None:
+        """Give it up. Safe from any thread, and when it has ended."""
+        self.muted = True
+        if not linger and self.future is not None:
+            self.future.cancel()
+
+
+class LocalHosts:
+    """Runs draft calls. ``submit`` may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pid = -1
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._clients: dict[str, httpx2.AsyncClient] = {}
+        self._limits: dict[tuple[str, int], asyncio.Semaphore] = {}
+
+    def submit(self, call_id: int, host: str, request: HttpRequest, inbox: Inbox, limit: int) -> DraftCall:
+        """Start a call; its events arrive at ``inbox``, stamped with ``time.monotonic``."""
+        call = DraftCall()
+
+        def deliver(event: Event) -> None:
+            if not call.muted:
+                inbox(event)
+
+        job = self._run(call_id, host, request, deliver, limit)
+        call.future = asyncio.run_coroutine_threadsafe(job, self._running_loop())
+        return call
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None or self._pid != os.getpid():
+                self._loop = asyncio.new_event_loop()
+                self._pid = os.getpid()
+                self._clients = {}
+                self._limits = {}
+                self._thread = threading.Thread(target=self._serve, args=(self._loop,), name="cheapspec-drafts", daemon=True)
+                self._thread.start()
+            return self._loop
+
+    @staticmethod
+    def _serve(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        loop.run_forever()
+        loop.close()
+
+    def _client(self, host: str) -> httpx2.AsyncClient:
+        client = self._clients.get(host)
+        if client is None:
+            name = httpx2.URL(host).host
+            timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
+            client = httpx2.AsyncClient(base_url=host, timeout=timeout, trust_env=not name.startswith(_LOOPBACK))
+            self._clients[host] = client
+        return client
+
+    async def _run(self, call_id: int, host: str, request: HttpRequest, deliver: Inbox, limit: int) -> None:
+        slot = self._limits.setdefault((host, limit), asyncio.Semaphore(limit)) if request.stream else None
+        if slot is not None:
+            try:
+                await asyncio.wait_for(slot.acquire(), BUSY_SECONDS)
+            except TimeoutError:
+                message = f"{host} is already writing {limit} drafts"
+                deliver(Broke(call_id, "busy", message, time.monotonic()))
+                return
+        try:
+            async with asyncio.timeout(LINGER_SECONDS):
+                await self._exchange(call_id, self._client(host), request, deliver)
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, RuntimeError) as error:
+            kind = "connect" if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)) else "cut"
+            deliver(Broke(call_id, kind, f"{host}: {type(error).__name__}: {error}", time.monotonic()))
+        finally:
+            if slot is not None:
+                slot.release()
+
+    async def _exchange(self, call_id: int, client: httpx2.AsyncClient, request: HttpRequest, deliver: Inbox) -> None:
+        content = None if request.body is None else json.dumps(request.body).encode()
+        headers = {"content-type": "application/json"} if content is not None else {}
+        path = request.path if request.path.startswith("/") else f"/v1/{request.path}"
+        async with client.stream(request.method, path, content=content, headers=headers) as response:
+            names = {name.lower(): value for name, value in response.headers.items()}
+            if not request.stream or response.status_code >= 300:
+                body = await response.aread()
+                deliver(Answered(call_id, HttpReply(response.status_code, body, names), time.monotonic()))
+                return
+            deliver(Opened(call_id, response.status_code, names, time.monotonic()))
+            async for chunk in response.aiter_bytes():
+                deliver(Received(call_id, chunk, time.monotonic()))
+            deliver(Closed(call_id, time.monotonic()))
+
+    def close(self) -> None:
+        """End the loop and its connections. A later ``submit`` starts a new one."""
+        with self._lock:
+            loop, thread, clients = self._loop, self._thread, list(self._clients.values())
+            owned = self._pid == os.getpid()
+            self._loop = None
+            self._clients = {}
+        if loop is None or thread is None or not owned:
+            return
+
+        async def end() -> None:
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            for client in clients:
+                with contextlib.suppress(Exception):
+                    await client.aclose()
+            loop.stop()
+
+        asyncio.run_coroutine_threadsafe(end(), loop)
+        thread.join(timeout=2.0)
+
+
+hosts = LocalHosts()
+atexit.register(hosts.close)

@@ -1,0 +1,111 @@
+"""When a failed call is repeated: tenacity's strategies, asked for decisions, with one budget a request.
+
+Rules
+-----
+* The budget is the client's ``max_retries``, over everything one request sends to the target: scoring,
+  hand-off and direct together. Each failed call takes one from it.
+* A refused connection is always repeated (nothing was sent). A status that the openai client repeats
+  (408, 409, 429, 5xx, or ``x-should-retry: true``) is repeated for the hand-off and the direct call; a
+  scoring call is not: the request goes direct with what is left of the budget.
+* A call that was sent and then timed out or was cut may have been billed. It is booked so, and repeated
+  only within the budget.
+* The wait is what the server asks for (``retry-after-ms``, ``retry-after`` in seconds or as a date, up to
+  two minutes; longer means: do not repeat), else exponential from .5 s to 8 s with full jitter.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import math
+import time
+from typing import Any
+
+import httpx2
+from tenacity import RetryCallState, Retrying, wait_random_exponential
+from tenacity.stop import stop_after_attempt
+from tenacity.wait import wait_base
+
+__all__ = ["Attempts", "broke_kind", "retry_after", "should_retry"]
+
+MAX_RETRY_AFTER = 120.0
+_EXPONENTIAL = wait_random_exponential(multiplier=0.5, max=8.0)
+
+
+def retry_after(headers: httpx2.Headers) -> float | None:
+    """Seconds that the server asks to wait: never negative, ``None`` when it says nothing usable."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name)
+        if value is None:
+            continue
+        try:
+            seconds = float(value) * unit
+        except ValueError:
+            parsed = email.utils.parsedate_tz(value)
+            if parsed is None:
+                continue
+            seconds = email.utils.mktime_tz(parsed) - time.time()
+        if math.isfinite(seconds):
+            return max(0.0, seconds)
+    return None
+
+
+def should_retry(response: httpx2.Response) -> bool:
+    """Whether the openai client would repeat a request that was answered so."""
+    asked = retry_after(response.headers)
+    if asked is not None and asked > MAX_RETRY_AFTER:
+        return False
+    told = response.headers.get("x-should-retry")
+    if told in ("true", "false"):
+        return told == "true"
+    return response.status_code in (408, 409, 429) or response.status_code >= 500
+
+
+def broke_kind(error: Exception) -> str:
+    """``connect``: nothing was sent; ``timeout`` or ``cut``: the server may have done the work."""
+    if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)):
+        return "connect"
+    return "timeout" if isinstance(error, httpx2.TimeoutException) else "cut"
+
+
+class _WaitAsTold(wait_base):
+    """The server's wish, else jittered exponential."""
+
+    def __call__(self, retry_state: RetryCallState) -> float:
+        outcome = retry_state.outcome
+        if outcome is not None and not outcome.failed:
+            asked = retry_after(outcome.result().headers)
+            if asked is not None:
+                return asked
+        return float(_EXPONENTIAL(retry_state))
+
+
+class Attempts:
+    """The budget of one request. ``failures``: failed target calls so far."""
+
+    def __init__(self, max_retries: int) -> None:
+        self._stop = stop_after_attempt(max_retries + 1)
+        self._wait = _WaitAsTold()
+        self._retrying = Retrying()
+        self.failures = 0
+        self.last: httpx2.Response | Exception | None = None
+
+    def _state(self, outcome: httpx2.Response | Exception) -> RetryCallState:
+        nothing: dict[str, Any] = {}
+        state = RetryCallState(self._retrying, None, (), nothing)
+        state.attempt_number = max(1, self.failures)
+        if isinstance(outcome, Exception):
+            state.set_exception((type(outcome), outcome, outcome.__traceback__))
+        else:
+            state.set_result(outcome)
+        return state
+
+    @property
+    def exhausted(self) -> bool:
+        """No further call may be sent."""
+        return self.last is not None and bool(self._stop(self._state(self.last)))
+
+    def failed(self, outcome: httpx2.Response | Exception) -> float | None:
+        """Take one from the budget. Seconds to wait before the next call, ``None`` when there is none."""
+        self.failures += 1
+        self.last = outcome
+        return None if self.exhausted else self._wait(self._state(outcome))
