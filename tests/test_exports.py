@@ -14,28 +14,13 @@ import cheapspec
 MODULES = sorted(
     info.name for info in pkgutil.walk_packages(cheapspec.__path__, "cheapspec.") if not info.name.endswith("__main__")
 )
+# fmt: off
 PROMISED = [
-    "AsyncAzureOpenAI",
-    "AsyncClient",
-    "AsyncOpenAI",
-    "AzureOpenAI",
-    "CapabilityError",
-    "CheapspecError",
-    "Client",
-    "DraftToken",
-    "Info",
-    "LedgerError",
-    "OpenAI",
-    "PriceUnknownError",
-    "SettingsError",
-    "Speculation",
-    "TargetLogprob",
-    "VerificationResult",
-    "info",
-    "verify_draft_tokens",
-    "verify_greedy",
-    "verify_stochastic",
+    "AsyncAzureOpenAI", "AsyncClient", "AsyncOpenAI", "AzureOpenAI", "CapabilityError", "CheapspecError", "Client",
+    "DraftToken", "Info", "LedgerError", "OpenAI", "PriceUnknownError", "SettingsError", "Speculation",
+    "TargetLogprob", "VerificationResult", "info", "verify_draft_tokens", "verify_greedy", "verify_stochastic",
 ]
+# fmt: on
 
 
 def visible(module: ModuleType) -> list[str]:

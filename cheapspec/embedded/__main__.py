@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from cheapspec.embedded.weights import DEMO, cache_folder, fetch, names
-from cheapspec.errors import CheapspecError
+from cheapspec.errors import CheapspecError, SettingsError
 
 __all__ = ["main"]
 
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name}: {fetch(name, _show)}")
     except CheapspecError as error:
         print(error, file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, SettingsError) else 1
     return 0
 
 
