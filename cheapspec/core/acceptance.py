@@ -80,7 +80,8 @@ class VerificationResult:
     """``accepted``: how many leading tokens hold. ``correction``: the target's own token at the first
     position that does not, ``None`` when all hold or no usable alternative is listed. ``ties``:
     accepted tokens that were not the sole argmax. ``unverified``: positions without usable numbers
-    at which the walk had to stop (0 or 1)."""
+    at which the walk had to stop (0 or 1).
+    """
 
     accepted: int
     correction: Alternative | None = None
@@ -92,7 +93,8 @@ class VerificationResult:
 class StochasticResult:
     """``accepted``: how many leading draft tokens hold. ``token``: what comes after them, drawn from the
     residual distribution (after a rejection) or from the target's own (all hold); ``None`` when all
-    hold and no distribution for the next position was given."""
+    hold and no distribution for the next position was given.
+    """
 
     accepted: int
     token: str | None
@@ -202,7 +204,9 @@ def verify_stochastic(
         if next(chance) * drafted < wanted:
             continue
         residual = {other: share - q[index].get(other, 0) for other, share in p[index].items()}
-        return StochasticResult(index, _draw(residual, next(chance)) or _draw(p[index], next(chance, 0.0)))
+        if not any(weight > 0 for weight in residual.values()):
+            residual = dict(p[index])  # p is q but for rounding
+        return StochasticResult(index, _draw(residual, next(chance)))
     if len(p) == len(draft_tokens):
         return StochasticResult(len(draft_tokens), None)
     return StochasticResult(len(draft_tokens), _draw(p[-1], next(chance)))
@@ -210,11 +214,10 @@ def verify_stochastic(
 
 def _draw(weights: Mapping[str, float], uniform: float) -> str | None:
     """The token at ``uniform`` of the positive weights' cumulative sum; ``None`` if there is none."""
-    positive = {token: weight for token, weight in weights.items() if weight > 0}
-    threshold = uniform * sum(positive.values())
-    drawn = None
-    for drawn, weight in positive.items():
+    positive = [(token, weight) for token, weight in weights.items() if weight > 0]
+    threshold = uniform * sum(weight for _, weight in positive)
+    for token, weight in positive:
         threshold -= weight
         if threshold < 0:
-            break
-    return drawn
+            return token
+    return positive[-1][0] if positive else None
