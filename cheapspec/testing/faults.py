@@ -1,0 +1,501 @@
+"""Ways in which a server goes wrong, to be planned on a stand-in server.
+
+Rules
+-----
+* A fault is plain data; ``server.plan("score", Status(503), times=1)`` puts it to work. Several faults
+  on one request compose in the order given.
+* Faults are what real servers were seen to do, not what a mock can do: every one of them arrives over a
+  socket.
+* A *content frame* is a frame of a streamed reply that carries text; faults that count, count those.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cheapspec.testing.wire import Action, Connection, Frame, Replied
+
+__all__ = [
+    "BadLogprobs",
+    "Chunks",
+    "CloseAfterBody",
+    "Comments",
+    "CutAfter",
+    "DoneOnly",
+    "EmptyBody",
+    "ErrorInStream",
+    "FinishOnly",
+    "Gzip",
+    "Hang",
+    "HangAfter",
+    "Html200",
+    "Json",
+    "MissingLogprobs",
+    "NaNLogprobs",
+    "NoUsage",
+    "NullChoices",
+    "OffByOne",
+    "Preamble",
+    "Reasoning",
+    "Refuse",
+    "RefuseStreamOptions",
+    "RefuseTrailingSpace",
+    "Say",
+    "Status",
+    "ZeroLogprobs",
+    "text_of",
+]
+
+
+# --- instead of an answer ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Status(Action):
+    """An error reply. ``body``: JSON, or ``None`` for the usual error object around ``message``."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: Any = None
+    message: str = "planned fault"
+
+    async def before(self, connection: Connection) -> None:
+        error = {"message": self.message, "type": "PlannedFault", "param": None, "code": self.status}
+        await connection.answer(self.status, {"error": error} if self.body is None else self.body, self.headers)
+        raise Replied
+
+
+@dataclass(frozen=True)
+class Refuse(Action):
+    """A 400 for requests of which ``when`` is true; others pass."""
+
+    message: str
+    when: Callable[[Mapping[str, Any]], bool]
+    param: str | None = None
+
+    async def before(self, connection: Connection) -> None:
+        if self.when(connection.exchange.body):
+            error = {"message": self.message, "type": "BadRequestError", "param": self.param, "code": 400}
+            await connection.answer(400, {"error": error})
+            raise Replied
+
+
+def RefuseStreamOptions() -> Refuse:
+    """A server that does not know ``stream_options`` (older compatible servers)."""
+    return Refuse("Unrecognized request argument: stream_options", lambda body: "stream_options" in body)
+
+
+def RefuseTrailingSpace() -> Refuse:
+    """A server that takes no prefill ending in whitespace (Anthropic's rule, and of gateways to it)."""
+
+    def when(body: Mapping[str, Any]) -> bool:
+        last: Any = (body.get("messages") or [{}])[-1]
+        content = last.get("content")
+        return last.get("role") == "assistant" and isinstance(content, str) and content != content.rstrip()
+
+    return Refuse("final assistant content cannot end with trailing whitespace", when)
+
+
+@dataclass(frozen=True)
+class Hang(Action):
+    """Nothing for so many seconds, then the normal reply."""
+
+    seconds: float
+
+    async def before(self, connection: Connection) -> None:
+        await connection.wait(self.seconds)
+
+
+@dataclass(frozen=True)
+class CloseAfterBody(Action):
+    """The connection is cut after the request was read, before any byte of a reply."""
+
+    async def before(self, connection: Connection) -> None:
+        connection.abort()
+
+
+@dataclass(frozen=True)
+class Json(Action):
+    """Any JSON under any status."""
+
+    data: Any
+    status: int = 200
+
+    async def before(self, connection: Connection) -> None:
+        await connection.answer(self.status, self.data)
+        raise Replied
+
+
+def NullChoices(error: Mapping[str, Any] | None = None, choices: Any = None) -> Json:
+    """Status 200 and no choices, with or without an error object (OpenRouter's way to pass on a failure)."""
+    data: dict[str, Any] = {"id": None, "object": "chat.completion", "choices": choices}
+    return Json({**data, "error": error} if error is not None else data)
+
+
+@dataclass(frozen=True)
+class Html200(Action):
+    """A web page under status 200 (a captive portal, a gateway's error page)."""
+
+    async def before(self, connection: Connection) -> None:
+        page = b"<!doctype html><html><body><h1>Welcome</h1></body></html>"
+        await connection.answer(200, page, {"content-type": "text/html"})
+        raise Replied
+
+
+@dataclass(frozen=True)
+class EmptyBody(Action):
+    """Status 200 and not a byte of body."""
+
+    async def before(self, connection: Connection) -> None:
+        await connection.answer(200, b"")
+        raise Replied
+
+
+# --- another text, other numbers -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Say(Action):
+    """Another text instead of the model's own (then the end of the turn)."""
+
+    said: str
+
+    def text(self, body: Mapping[str, Any]) -> str | None:
+        return self.said
+
+
+@dataclass(frozen=True)
+class BadLogprobs(Action):
+    """Every log-probability of the scored text becomes ``value``, from position ``start`` on.
+
+    ``when``: only for requests of which it is true.
+    """
+
+    value: float
+    start: int = 1
+    when: Callable[[Mapping[str, Any]], bool] | None = None
+
+    def reply(self, data: dict[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+        if self.when is not None and not self.when(body):
+            return data
+        for holder in _holders(data):
+            positions: list[Any] = holder.get("prompt_logprobs") or []
+            for position in positions[self.start :]:
+                for entry in (position or {}).values():
+                    entry["logprob"] = self.value
+            legacy: dict[str, Any] = holder.get("logprobs") or {}
+            for name in ("token_logprobs", "top_logprobs"):
+                if isinstance(legacy.get(name), list):
+                    legacy[name] = [legacy[name][0], *(_flat(entry, self.value) for entry in legacy[name][1:])]
+            for entry in legacy.get("content") or []:
+                entry["logprob"] = self.value
+        return data
+
+
+def ZeroLogprobs(when: Callable[[Mapping[str, Any]], bool] | None = None) -> BadLogprobs:
+    """0.0 everywhere: values read after filtering, when one survivor is certain."""
+    return BadLogprobs(0.0, when=when)
+
+
+def NaNLogprobs(start: int = 1) -> BadLogprobs:
+    """Bare ``NaN`` literals, which strict JSON does not know."""
+    return BadLogprobs(math.nan, start)
+
+
+@dataclass(frozen=True)
+class MissingLogprobs(Action):
+    """Log-probabilities asked for and not given.
+
+    ``shape``: ``"null"``, ``"absent"``, ``"content_null"`` (``{"content": null}``), ``"content_empty"``,
+    ``"placeholder"`` (``[null]``: one null for the whole prompt), ``"nulls"`` (a null a position),
+    ``"short"`` (the last half is missing).
+    """
+
+    shape: str = "null"
+
+    def reply(self, data: dict[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+        for holder in _holders(data):
+            for name in ("prompt_logprobs", "logprobs"):
+                if name not in holder:
+                    continue
+                value = holder[name]
+                scored = name == "prompt_logprobs" and isinstance(value, list)
+                if self.shape == "absent":
+                    del holder[name]
+                elif self.shape.startswith("content_") and name == "logprobs":
+                    holder[name] = {"content": None if self.shape == "content_null" else []}
+                elif self.shape == "placeholder" and scored:
+                    holder[name] = [None]
+                elif self.shape == "nulls" and scored:
+                    holder[name] = [None] * len(value)
+                elif self.shape == "short" and scored:
+                    holder[name] = value[: len(value) // 2]
+                else:
+                    holder[name] = None
+        return data
+
+
+@dataclass(frozen=True)
+class OffByOne(Action):
+    """Each token carries the numbers of the position after it (llama-cpp-python's echo, 0.3.36)."""
+
+    def reply(self, data: dict[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+        for holder in _holders(data):
+            positions: list[Any] = holder.get("prompt_logprobs") or []
+            values = [next(iter(position.values())) if position else None for position in positions]
+            for index, position in enumerate(positions):
+                if position and index + 1 < len(positions) and values[index + 1]:
+                    key = next(iter(position))
+                    own = position[key]["decoded_token"]
+                    position[key] = {**values[index + 1], "decoded_token": own}
+        return data
+
+
+@dataclass(frozen=True)
+class NoUsage(Action):
+    """No usage anywhere, asked for or not."""
+
+    def reply(self, data: dict[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+        data.pop("usage", None)
+        return data
+
+    async def frames(self, frames: AsyncIterator[Frame], connection: Connection) -> AsyncIterator[Frame]:
+        async for frame in frames:
+            if not (isinstance(frame, dict) and frame.pop("usage", None) and not frame.get("choices")):
+                yield frame
+
+
+@dataclass(frozen=True)
+class Reasoning(Action):
+    """Thoughts before the answer, in a field of their own (``reasoning``, ``reasoning_content``, ``thinking``)."""
+
+    thought: str
+    name: str = "reasoning_content"
+
+    def reply(self, data: dict[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+        for choice in data.get("choices") or []:
+            choice.setdefault("message", {})[self.name] = self.thought
+        if "message" in data:
+            data["message"][self.name] = self.thought
+        return data
+
+    async def frames(self, frames: AsyncIterator[Frame], connection: Connection) -> AsyncIterator[Frame]:
+        sent = False
+        async for frame in frames:
+            if not sent and (text_of(frame) is not None or _ends(frame)):
+                sent = True
+                yield _with_text(frame, self.thought, self.name)
+            yield frame
+
+
+# --- streams ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CutAfter(Action):
+    """The stream ends after so many content frames: the connection is cut, or, ``clean``, the body just ends."""
+
+    chunks: int
+    clean: bool = False
+
+    async def frames(self, frames: AsyncIterator[Frame], connection: Connection) -> AsyncIterator[Frame]:
+        left = self.chunks
+        async for frame in frames:
+            if text_of(frame) is not None:
+                left -= 1
+            if left < 0:
+                break
+            yield frame
+        if left >= 0:
+            return
+        if not self.clean:
+            await connection.wait(0.02)  # let the last frame out of the socket's buffer
+            connection.abort()
+
+
+@dataclass(frozen=True)
+class HangAfter(Action):
+    """The stream stands still for so many seconds after so many content frames."""
+
+    chunks: int
+    seconds: float
+
+    async def frames(self, frames: AsyncIterator[Frame], connection: Connection) -> AsyncIterator[Frame]:
+        left = self.chunks
+        async for frame in frames:
+            if text_of(frame) is not None:
+                left -= 1
+                if left == -1:
+                    await connection.wait(self.seconds)
+            yield frame
+
+
+@dataclass(frozen=True)
+class ErrorInStream(Action):
+    """An error under status 200, after so many content frames, then the end of the body.
+
+    ``shape``: ``"data"`` (a data frame), ``"event"`` (``event: error``), ``"string"`` (``error`` is a
+    string), ``"line"`` (an NDJSON line, Ollama's way).
+    """
+
+    shape: str = "data"
+    after: int = 3
+    code: int = 502
+    message: str = "overloaded"
+
+    async def frames(self, frames: AsyncIterator[Frame], connection: Connection) -> AsyncIterator[Frame]:
+        left = self.after
+        async for frame in frames:
+            if text_of(frame) is not None:
+                left -= 1
+            if left < 0:
+                break
+            yield frame
+        error: Any = {"message": self.message, "code": self.code}
+        if self.shape in ("string", "line"):
+            error = self.message
+        text = json.dumps({"error": error})
+        head = "event: error\n" if self.shape == "event" else ""
+        yield f"{text}\n".encode() if self.shape == "line" else f"{head}data: {text}\n\n".encode()
+
+
+@dataclass(frozen=True)
+class Comments(Action):
+    """Keep-alive comments, an empty data frame, and data frames without a space after the colon."""
+
+    async def frames(self, frames: AsyncIterator[Frame], connection: Connection) -> AsyncIterator[Frame]:
+        yield b": OPENROUTER PROCESSING\n\n"
+        count = 0
+        async for frame in frames:
+            if text_of(frame) is not None:
+                count += 1
+                if count == 2:
+                    yield b": ping\n\ndata: \n\n"
+            if isinstance(frame, bytes):
+                yield frame
+            else:
+                text = frame if isinstance(frame, str) else json.dumps(frame, ensure_ascii=False)
+                yield f"data:{text}\n\n".encode()
+
+
+@dataclass(frozen=True)
+class Preamble(Action):
+    """Chunks without a choice: Azure's content-filter preamble, and one without the key itself."""
+
+    async def frames(self, frames: AsyncIterator[Frame], connection: Connection) -> AsyncIterator[Frame]:
+        head = {"id": "", "object": "", "created": 0, "model": ""}
+        yield {**head, "choices": [], "prompt_filter_results": [{"prompt_index": 0, "content_filter_results": {}}]}
+        count = 0
+        async for frame in frames:
+            if text_of(frame) is not None:
+                count += 1
+                if count == 2:
+                    yield head
+            yield frame
+
+
+@dataclass(frozen=True)
+class FinishOnly(Action):
+    """A finish reason, but no ``[DONE]``."""
+
+    async def frames(self, frames: AsyncIterator[Frame], connection: Connection) -> AsyncIterator[Frame]:
+        async for frame in frames:
+            if frame != "[DONE]":
+                yield frame
+
+
+@dataclass(frozen=True)
+class DoneOnly(Action):
+    """``[DONE]``, but no finish reason (or, for NDJSON, no line with ``done: true``)."""
+
+    async def frames(self, frames: AsyncIterator[Frame], connection: Connection) -> AsyncIterator[Frame]:
+        async for frame in frames:
+            if isinstance(frame, dict):
+                if frame.get("done") is True:
+                    continue
+                for choice in frame.get("choices") or []:
+                    choice["finish_reason"] = None
+            yield frame
+
+
+class Chunks(Action):
+    """The text in exactly these pieces, a content frame each, instead of the model's own."""
+
+    def __init__(self, *pieces: str) -> None:
+        self.pieces = pieces
+
+    def text(self, body: Mapping[str, Any]) -> str | None:
+        return "".join(self.pieces)
+
+    async def frames(self, frames: AsyncIterator[Frame], connection: Connection) -> AsyncIterator[Frame]:
+        sent = False
+        async for frame in frames:
+            if text_of(frame) is None:
+                yield frame
+            elif not sent:
+                sent = True
+                for piece in self.pieces:
+                    yield _with_text(frame, piece)
+                if _ends(frame):
+                    yield _with_text(frame, "", keep_end=True)
+            elif _ends(frame):
+                yield _with_text(frame, "", keep_end=True)
+
+
+@dataclass(frozen=True)
+class Gzip(Action):
+    """The reply is compressed, a streamed one chunk by chunk."""
+
+    gzip: bool = True
+
+
+# --- inside ----------------------------------------------------------------------------------------
+
+
+def text_of(frame: Frame) -> str | None:
+    """The text that a frame carries (chat chunk, text completion chunk, Ollama line), ``None`` without."""
+    if not isinstance(frame, dict):
+        return None
+    choices: list[Any] = frame.get("choices") or []
+    if choices:
+        return (choices[0].get("delta") or {}).get("content") or choices[0].get("text") or None
+    return (frame.get("message") or {}).get("content") or frame.get("response") or None
+
+
+def _ends(frame: Frame) -> bool:
+    """Whether a frame carries the finish reason (vLLM's last content frame may)."""
+    if not isinstance(frame, dict):
+        return False
+    return frame.get("done") is True or any(choice.get("finish_reason") for choice in frame.get("choices") or [])
+
+
+def _with_text(frame: Frame, text: str, name: str = "content", *, keep_end: bool = False) -> Frame:
+    """A copy of a content frame with another text (for ``name``, another field instead of the content)."""
+    copy: dict[str, Any] = json.loads(json.dumps(frame))
+    choices: list[Any] = copy.get("choices") or []
+    if choices:
+        if not keep_end:
+            choices[0]["finish_reason"] = None
+        if "delta" in choices[0]:
+            choices[0]["delta"] = {name: text}
+        else:
+            choices[0]["text"] = text
+    elif "message" in copy:
+        copy["message"] = {"role": "assistant", "content": "", name: text}
+    else:
+        copy["response"] = text
+    copy.pop("logprobs", None)
+    return {**copy, "done": False} if "done" in copy else copy
+
+
+def _holders(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """Where a reply may keep log-probabilities: itself, and its choices."""
+    return [data, *(data.get("choices") or [])]
+
+
+def _flat(entry: Any, value: float) -> Any:
+    return {key: value for key in entry} if isinstance(entry, dict) else value
