@@ -1,0 +1,291 @@
+"""vLLM by token ids: ``/tokenize``, then ``/v1/completions`` with an id prompt. Rules in
+:mod:`cheapspec.backends.vllm`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from cheapspec.backends.openai_wire import (
+    NEUTRAL_SAMPLING,
+    Listed,
+    carry,
+    first_choice,
+    identity_of,
+    ids_of,
+    listed,
+    mapping,
+    refusal,
+    target_logprob,
+)
+from cheapspec.backends.pieces import pieces_to_bytes
+from cheapspec.backends.vllm_tokens import TokenMemory
+from cheapspec.core.acceptance import TargetLogprob, shows_distribution
+from cheapspec.core.alignment import align
+from cheapspec.core.effects import HttpReply, HttpRequest, Op, Usage
+from cheapspec.core.ports import Context, NextToken, Score, Streaming, TargetPiece, Unusable
+from cheapspec.core.reply import read_usage
+from cheapspec.core.request import Request
+from cheapspec.core.sse import ChatStreamReader
+
+__all__ = [
+    "SAMPLING_FIELDS",
+    "advance",
+    "continue_",
+    "on_error",
+    "read_next",
+    "read_prompt",
+    "read_score",
+    "score",
+    "tokenize_prompt",
+]
+
+SAMPLING_FIELDS = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "seed",
+    "stop",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "length_penalty",
+    "logit_bias",
+    "stop_token_ids",
+    "include_stop_str_in_output",
+    "ignore_eos",
+    "skip_special_tokens",
+    "spaces_between_special_tokens",
+    "allowed_token_ids",
+    "bad_words",
+    "priority",
+    "cache_salt",
+    "user",
+    "vllm_xargs",
+)
+"""Fields that mean the same on the chat and the completion route of vLLM 0.32 (its two protocol classes)."""
+
+_COMPLETION_DEFAULT = 16
+"""``max_tokens`` of a completion request that does not say it (OpenAI's default, and vLLM's)."""
+
+
+def tokenize_prompt(request: Request) -> HttpRequest:
+    """The unbilled call that renders and tokenizes the prompt."""
+    if request.kind != "chat":
+        special = request.body.get("add_special_tokens", True)
+        body: dict[str, Any] = {"model": request.model, "prompt": request.prompt, "add_special_tokens": special}
+        return HttpRequest("tokenize", "/tokenize", body)
+    body = {"model": request.model, "messages": request.body.get("messages", []), "add_generation_prompt": True}
+    body |= carry(request, ("add_special_tokens", "chat_template", "mm_processor_kwargs"))
+    # What the chat route adds to the template's variables by itself, /tokenize must be told.
+    variables: dict[str, Any] = carry(request, ("documents", "reasoning_effort"))
+    if "reasoning_effort" in variables:
+        variables["enable_thinking"] = variables["reasoning_effort"] != "none"
+    variables |= mapping(request.body.get("chat_template_kwargs"))
+    if variables:
+        body["chat_template_kwargs"] = variables
+    return HttpRequest("tokenize", "/tokenize", body)
+
+
+def read_prompt(reply: HttpReply) -> Context | Unusable:
+    """The prompt's ids; ``extra`` is the model's window in tokens."""
+    body = mapping(reply.json())
+    ids = ids_of(body.get("tokens"))
+    if not ids:
+        return Unusable("cannot_score", "tokenize: the reply has no token ids")
+    window: object = body.get("max_model_len")
+    return Context(prompt_tokens=len(ids), ids=ids, extra=window if isinstance(window, int) else None)
+
+
+def _tokenize_text(request: Request, text: str) -> HttpRequest:
+    body = {"model": request.model, "prompt": text, "add_special_tokens": False, "return_token_strs": True}
+    return HttpRequest("tokenize", "/tokenize", body)
+
+
+def score(memory: TokenMemory, request: Request, context: Context, draft: str) -> Op[Score | Unusable]:
+    """Tokenize the draft by itself (the context ends in a token, so nothing can merge over the seam),
+    then one billed call.
+    """
+    reply = yield _tokenize_text(request, draft)
+    problem = refusal(reply, "tokenize")
+    if problem is not None or reply is None:
+        return problem or Unusable("cannot_score", "tokenize: no reply", retryable=True)
+    found = mapping(reply.json())
+    ids = ids_of(found.get("tokens"))
+    pieces: object = found.get("token_strs")
+    if not ids:
+        return Unusable("cannot_score", "tokenize: the reply has no token ids")
+    surfaces: tuple[bytes, ...] | None = None
+    if isinstance(pieces, list) and len(pieces) == len(ids):  # pyright: ignore[reportUnknownArgumentType]
+        surfaces = pieces_to_bytes([str(piece) for piece in pieces], draft)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if surfaces is None:
+        # Before anything is paid: do these ids stand for this text at all?
+        reply = yield HttpRequest("detokenize", "/detokenize", {"model": request.model, "tokens": list(ids)})
+        if reply is None or mapping(reply.json()).get("prompt") != draft:
+            return Unusable("cannot_score", "the target's tokens do not give the draft's text back")
+    else:
+        for token_id, data in zip(ids, surfaces, strict=True):
+            memory.learn_text(token_id, data)
+    before = context.ids or ()
+    body: dict[str, Any] = {
+        "model": request.model,
+        "prompt": [*before, *ids],
+        "max_tokens": 1,
+        "prompt_logprobs": 1,
+        "logprobs": 1,
+        "return_token_ids": True,
+        "return_tokens_as_token_ids": True,
+        "add_special_tokens": False,
+        **NEUTRAL_SAMPLING,
+        **carry(request, ("cache_salt", "priority", "user")),
+    }
+    reply = yield HttpRequest("score", "completions", body, billed=True)
+    return read_score(memory, reply, before, ids, surfaces, draft)
+
+
+def read_score(
+    memory: TokenMemory,
+    reply: HttpReply | None,
+    before: tuple[int, ...],
+    ids: tuple[int, ...],
+    surfaces: tuple[bytes, ...] | None,
+    draft: str,
+) -> Score | Unusable:
+    """The scoring call's reply as evidence about ``ids`` after ``before``."""
+    problem = refusal(reply, "score")
+    if problem is not None or reply is None:
+        return problem or Unusable("cannot_score", "score: no reply", retryable=True)
+    body = mapping(reply.json())
+    choice = first_choice(body)
+    entries: object = choice.get("prompt_logprobs")
+    prompt = (*before, *ids)
+    if not isinstance(entries, list) or len(entries) != len(prompt):  # pyright: ignore[reportUnknownArgumentType]
+        return Unusable("cannot_score", "the reply has no log-probabilities of the prompt", lasting=True)
+    echoed = ids_of(choice.get("prompt_token_ids", body.get("prompt_token_ids")))
+    if echoed is not None and echoed != prompt:
+        return Unusable("cannot_score", "the reply scores other token ids than were sent", lasting=True)
+    rows = [listed(entry) for entry in entries]  # pyright: ignore[reportUnknownVariableType]
+    texts = surfaces or tuple(
+        _given_text(row, token_id) for row, token_id in zip(rows[len(before) :], ids, strict=True)
+    )
+    ends = align(texts, draft)
+    if ends is None:
+        return Unusable("cannot_score", "the scored tokens do not join to the draft")
+    tokens: list[TargetLogprob] = []
+    for (row, token_id), text in zip(drafted, texts, strict=True):
+        shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        judged = target_logprob(row, token_id, shown)
+        if judged is None and row:
+            return Unusable("cannot_score", "the log-probabilities are of other tokens than were sent", lasting=True)
+        tokens.append(judged or TargetLogprob(shown, None, token_id))
+    numbers = [
+        entry.logprob for row, token_id in zip(rows, prompt, strict=True) for entry in row if entry.token_id == token_id
+    ]
+    usage = read_usage(body.get("usage")) or Usage(len(prompt), 1, estimated=True)
+    return Score(
+        tuple(tokens),
+        ends,
+        read_next(memory, choice),
+        usage,
+        identity_of(body),
+        trusted=shows_distribution(numbers),
+        prompt_tokens=None,
+    )
+
+
+def _given_text(row: tuple[Listed, ...], token_id: int) -> str:
+    return next((entry.text for entry in row if entry.token_id == token_id), "�")
+
+
+def read_next(memory: TokenMemory, choice: Any) -> NextToken | None:
+    """The one generated token. Without stop strings in the call, ``stop`` is the model's own end of
+    turn: ``stop_reason`` is ``null``, or the id where the model has several end tokens.
+    """
+    generated = ids_of(choice.get("token_ids"))
+    token_id = generated[0] if generated else None
+    text: object = choice.get("text")
+    if choice.get("finish_reason") == "stop" and not isinstance(choice.get("stop_reason"), str):
+        memory.learn_end(token_id)
+        return NextToken(None, token_id, ends_turn=True)
+    if choice.get("finish_reason") != "length" or not isinstance(text, str):
+        return None
+    if text and "�" not in text:
+        if token_id is not None:
+            memory.learn_text(token_id, text)
+        return NextToken(text, token_id)
+    return NextToken(None, token_id)
+
+
+def advance(
+    memory: TokenMemory,
+    request: Request,
+    context: Context,
+    draft: str,
+    score: Score,
+    accepted: int,
+    follow: NextToken | None,
+) -> Op[Context | Unusable]:
+    """Ids and text after the accepted tokens and ``follow``; whole characters only (rule 5)."""
+    ids = tuple(token.token_id for token in score.tokens[:accepted])
+    known = [token_id for token_id in ids if token_id is not None]
+    if len(known) != accepted:
+        return Unusable("cannot_score", "a scored token has no id")
+    whole = next((n for n in range(accepted, 0, -1) if score.ends[n - 1] is not None), 0)
+    offset = (score.ends[whole - 1] or 0) if whole else 0
+    text, kept = context.text + draft[:offset], known[:whole]
+    if follow is not None and follow.text and follow.token_id is not None and not follow.ends_turn:
+        exact = memory.exact(follow.token_id, follow.text)
+        if exact is None:
+            exact = yield from _ask_exact(memory, request, follow.token_id, follow.text)
+        if exact is not None:
+            # vLLM decodes a token that completes a character as the whole character, so tokens of an
+            # open character that were accepted count together with it.
+            text, kept = text + exact, [*known, follow.token_id]
+    return replace(
+        context, text=text, tokens=context.tokens + len(kept), ids=(*(context.ids or ()), *kept), extra=context.extra
+    )
+
+
+def _ask_exact(memory: TokenMemory, request: Request, token_id: int, text: str) -> Op[str | None]:
+    """The text, with or without a space before it, that tokenizes to exactly this id."""
+    for candidate in (text, " " + text):
+        reply = yield _tokenize_text(request, candidate)
+        if reply is not None and reply.status < 300 and ids_of(mapping(reply.json()).get("tokens")) == (token_id,):
+            memory.learn_text(token_id, candidate)
+            return candidate
+    return None
+
+
+def continue_(request: Request, context: Context, max_tokens: int | None) -> Streaming[TargetPiece]:
+    """The hand-off from exactly these ids, with the caller's own sampling."""
+    ids = context.ids or ()
+    if max_tokens is None:
+        if request.kind != "chat":
+            max_tokens = max(1, _COMPLETION_DEFAULT - context.tokens)
+        elif isinstance(context.extra, int):
+            max_tokens = max(1, context.extra - len(ids))
+    body: dict[str, Any] = {
+        "model": request.model,
+        "prompt": list(ids),
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "return_token_ids": True,
+        **carry(request, SAMPLING_FIELDS),
+    }
+    if max_tokens is not None:
+        body["max_tokens"] = max_tokens
+    minimum: object = request.body.get("min_tokens")
+    if isinstance(minimum, int) and minimum > context.tokens:
+        body["min_tokens"] = minimum - context.tokens
+    return Streaming(
+        HttpRequest("continue", "completions", body, stream=True, billed=True),
+        ChatStreamReader("completion"),
+        on_error,
+    )
+
+
+def on_error(reply: HttpReply) -> Unusable:
+    """A refused continuation."""
+    return refusal(reply, "continue") or Unusable("cannot_score", "continue: no stream", status=reply.status)
