@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cheapspec.testing.wire import Action, Connection, Frame, Replied
+from cheapspec.testing.wire import Action, Connection, Frame, Replied, items, mapping
 
 __all__ = [
     "BadLogprobs",
@@ -93,7 +93,7 @@ def RefuseTrailingSpace() -> Refuse:
     """A server that takes no prefill ending in whitespace (Anthropic's rule, and of gateways to it)."""
 
     def when(body: Mapping[str, Any]) -> bool:
-        last: Any = (body.get("messages") or [{}])[-1]
+        last = mapping((items(body.get("messages")) or [{}])[-1])
         content = last.get("content")
         return last.get("role") == "assistant" and isinstance(content, str) and content != content.rstrip()
 
@@ -183,15 +183,14 @@ class BadLogprobs(Action):
         if self.when is not None and not self.when(body):
             return data
         for holder in _holders(data):
-            positions: list[Any] = holder.get("prompt_logprobs") or []
-            for position in positions[self.start :]:
-                for entry in (position or {}).values():
+            for position in items(holder.get("prompt_logprobs"))[self.start :]:
+                for entry in mapping(position).values():
                     entry["logprob"] = self.value
-            legacy: dict[str, Any] = holder.get("logprobs") or {}
+            legacy = mapping(holder.get("logprobs"))
             for name in ("token_logprobs", "top_logprobs"):
                 if isinstance(legacy.get(name), list):
                     legacy[name] = [legacy[name][0], *(_flat(entry, self.value) for entry in legacy[name][1:])]
-            for entry in legacy.get("content") or []:
+            for entry in items(legacy.get("content")):
                 entry["logprob"] = self.value
         return data
 
@@ -222,7 +221,7 @@ class MissingLogprobs(Action):
             for name in ("prompt_logprobs", "logprobs"):
                 if name not in holder:
                     continue
-                value = holder[name]
+                value: Any = holder[name]
                 scored = name == "prompt_logprobs" and isinstance(value, list)
                 if self.shape == "absent":
                     del holder[name]
@@ -231,9 +230,9 @@ class MissingLogprobs(Action):
                 elif self.shape == "placeholder" and scored:
                     holder[name] = [None]
                 elif self.shape == "nulls" and scored:
-                    holder[name] = [None] * len(value)
+                    holder[name] = [None] * len(items(value))
                 elif self.shape == "short" and scored:
-                    holder[name] = value[: len(value) // 2]
+                    holder[name] = items(value)[: len(items(value)) // 2]
                 else:
                     holder[name] = None
         return data
@@ -245,13 +244,11 @@ class OffByOne(Action):
 
     def reply(self, data: dict[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
         for holder in _holders(data):
-            positions: list[Any] = holder.get("prompt_logprobs") or []
-            values = [next(iter(position.values())) if position else None for position in positions]
-            for index, position in enumerate(positions):
-                if position and index + 1 < len(positions) and values[index + 1]:
-                    key = next(iter(position))
-                    own = position[key]["decoded_token"]
-                    position[key] = {**values[index + 1], "decoded_token": own}
+            positions = [mapping(position) for position in items(holder.get("prompt_logprobs"))]
+            values = [mapping(next(iter(position.values()), None)) for position in positions]
+            for position, following in zip(positions, values[1:], strict=False):
+                for key, entry in list(position.items())[:1]:
+                    position[key] = {**following, "decoded_token": entry["decoded_token"]}
         return data
 
 
@@ -277,7 +274,7 @@ class Reasoning(Action):
     name: str = "reasoning_content"
 
     def reply(self, data: dict[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
-        for choice in data.get("choices") or []:
+        for choice in items(data.get("choices")):
             choice.setdefault("message", {})[self.name] = self.thought
         if "message" in data:
             data["message"][self.name] = self.thought
@@ -417,7 +414,7 @@ class DoneOnly(Action):
             if isinstance(frame, dict):
                 if frame.get("done") is True:
                     continue
-                for choice in frame.get("choices") or []:
+                for choice in items(frame.get("choices")):
                     choice["finish_reason"] = None
             yield frame
 
@@ -460,23 +457,24 @@ def text_of(frame: Frame) -> str | None:
     """The text that a frame carries (chat chunk, text completion chunk, Ollama line), ``None`` without."""
     if not isinstance(frame, dict):
         return None
-    choices: list[Any] = frame.get("choices") or []
+    choices = items(frame.get("choices"))
     if choices:
-        return (choices[0].get("delta") or {}).get("content") or choices[0].get("text") or None
-    return (frame.get("message") or {}).get("content") or frame.get("response") or None
+        return mapping(choices[0].get("delta")).get("content") or choices[0].get("text") or None
+    return mapping(frame.get("message")).get("content") or frame.get("response") or None
 
 
 def _ends(frame: Frame) -> bool:
     """Whether a frame carries the finish reason (vLLM's last content frame may)."""
     if not isinstance(frame, dict):
         return False
-    return frame.get("done") is True or any(choice.get("finish_reason") for choice in frame.get("choices") or [])
+    return frame.get("done") is True or any(choice.get("finish_reason") for choice in items(frame.get("choices")))
 
 
 def _with_text(frame: Frame, text: str, name: str = "content", *, keep_end: bool = False) -> Frame:
     """A copy of a content frame with another text (for ``name``, another field instead of the content)."""
     copy: dict[str, Any] = json.loads(json.dumps(frame))
-    choices: list[Any] = copy.get("choices") or []
+    copy.pop("logprobs", None)
+    choices = items(copy.get("choices"))
     if choices:
         if not keep_end:
             choices[0]["finish_reason"] = None
@@ -488,14 +486,16 @@ def _with_text(frame: Frame, text: str, name: str = "content", *, keep_end: bool
         copy["message"] = {"role": "assistant", "content": "", name: text}
     else:
         copy["response"] = text
-    copy.pop("logprobs", None)
-    return {**copy, "done": False} if "done" in copy else copy
+    if "done" in copy:  # an NDJSON line: what only the last one carries goes
+        only_last = ("done_reason", "total_duration", "load_duration", "prompt_eval_count", "eval_count")
+        return {name: value for name, value in copy.items() if name not in only_last} | {"done": False}
+    return copy
 
 
 def _holders(data: dict[str, Any]) -> list[dict[str, Any]]:
     """Where a reply may keep log-probabilities: itself, and its choices."""
-    return [data, *(data.get("choices") or [])]
+    return [data, *items(data.get("choices"))]
 
 
 def _flat(entry: Any, value: float) -> Any:
-    return {key: value for key in entry} if isinstance(entry, dict) else value
+    return {key: value for key in mapping(entry)} if isinstance(entry, dict) else value

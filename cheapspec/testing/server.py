@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,7 +73,7 @@ class Server:
 
 
 @contextmanager
-def serve(app: Callable[..., Any], *, host: str = "127.0.0.1") -> Iterator[Server]:
+def serve(app: Callable[..., Any], *, host: str = "127.0.0.1") -> Generator[Server]:
     """Serve an ASGI ``app`` until the block ends.
 
     Raises :class:`RuntimeError` when the server does not come up within 10 s.
@@ -134,7 +134,7 @@ def serve(app: Callable[..., Any], *, host: str = "127.0.0.1") -> Iterator[Serve
 
 
 @contextmanager
-def refusing_url(host: str = "127.0.0.1") -> Iterator[str]:
+def refusing_url(host: str = "127.0.0.1") -> Generator[str]:
     """A URL whose port refuses connections: bound, so that nobody else gets it, but not listening."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
         sock.bind((host, 0))

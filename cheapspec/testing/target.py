@@ -27,7 +27,7 @@ from typing import Any, Literal
 from cheapspec.testing import vllm_wire as wire
 from cheapspec.testing.generation import Sampling, Step, generate
 from cheapspec.testing.toy import ToyModel, plain
-from cheapspec.testing.wire import Connection, Exchange, FakeServer, Frame, Replied
+from cheapspec.testing.wire import Connection, Exchange, FakeServer, Frame, Replied, items, mapping
 
 __all__ = ["FakeTarget"]
 
@@ -75,9 +75,9 @@ class FakeTarget(FakeServer):
             return route.strip("/")
         if body.get("prompt_logprobs") is not None or (body.get("echo") and body.get("logprobs") is not None):
             return "score"
-        messages: list[Any] = body.get("messages") or [{}]
+        last = mapping((items(body.get("messages")) or [{}])[-1])
         prompt: Any = body.get("prompt")
-        if body.get("continue_final_message") or messages[-1].get("role") == "assistant" or isinstance(prompt, list):
+        if body.get("continue_final_message") or last.get("role") == "assistant" or isinstance(prompt, list):
             return "continue"
         return "direct"
 
@@ -121,8 +121,8 @@ class FakeTarget(FakeServer):
 
     async def _chat_ids(self, connection: Connection) -> list[int]:
         body = connection.exchange.body
-        messages: Any = body.get("messages")
-        if not isinstance(messages, list) or not messages:
+        messages = items(body.get("messages"))
+        if not messages:
             await self._refuse(connection, 400, "messages must be a non-empty list", "messages")
         if self.capabilities == "plain":
             return self.model.encode(self.model.render(messages))
@@ -186,7 +186,7 @@ class FakeTarget(FakeServer):
         if room < 1:
             text = f"This model's maximum context length is {self.max_model_len} tokens. However, your request has "
             await self._refuse(connection, 400, text + f"{len(ids)} input tokens.", "input_tokens")
-        asked = body.get("max_completion_tokens")
+        asked: int | None = body.get("max_completion_tokens")
         if asked is None:
             asked = body.get("max_tokens")
         if asked is None:
@@ -261,7 +261,7 @@ class FakeTarget(FakeServer):
         body = connection.exchange.body
         scoring = await self._checked(connection)
         prompt: Any = body.get("prompt")
-        ids: list[int] = prompt if isinstance(prompt, list) else self.model.encode(str(prompt or ""))
+        ids: list[Any] = items(prompt) or self.model.encode(prompt if isinstance(prompt, str) else "")
         if not ids or not all(isinstance(token, int) for token in ids):
             await self._refuse(connection, 400, "prompt must be a text or one list of token ids", "prompt")
         limit = await self._limit(connection, ids, 16)
@@ -359,8 +359,8 @@ class FakeTarget(FakeServer):
             choice["stop_reason"] = step.stop_reason
             choice["prompt_token_ids"] = ids if shown_ids and len(written) == 1 else None
             choice["token_ids"] = [step.token] if shown_ids else None
-            frame = {**head, "choices": [choice]}
-            yield {**frame, "system_fingerprint": wire.FINGERPRINT} if step.finish else frame
+            chunk: dict[str, Any] = {**head, "choices": [choice]}
+            yield {**chunk, "system_fingerprint": wire.FINGERPRINT} if step.finish else chunk
         async for frame in self._tail(connection, head, len(ids), len(written), cached):
             yield frame
 
@@ -384,17 +384,16 @@ class FakeTarget(FakeServer):
 
     async def _responses(self, connection: Connection) -> None:
         body = connection.exchange.body
-        asked: Any = body.get("input")
-        messages: list[Any] = asked if isinstance(asked, list) else [{"role": "user", "content": asked}]
+        messages = items(body.get("input")) or [{"role": "user", "content": body.get("input")}]
         ids = self.model.encode(self.model.render(messages))
         limit = int(body.get("max_output_tokens") or self.max_model_len - len(ids))
         steps = [step async for step in self._steps(connection, ids, limit)]
-        text = {"type": "output_text", "text": "".join(step.text for step in steps), "annotations": []}
+        text: dict[str, Any] = {"type": "output_text", "text": "".join(step.text for step in steps), "annotations": []}
         number = next(self._numbers)
         message = {"id": f"msg_{number}", "type": "message", "status": "completed", "role": "assistant"}
         details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
         counts = {"input_tokens": len(ids), "output_tokens": len(steps), "total_tokens": len(ids) + len(steps)}
-        reply = {
+        reply: dict[str, Any] = {
             "id": f"resp_{number:016x}",
             "object": "response",
             "created_at": int(time.time()),
@@ -410,8 +409,7 @@ class FakeTarget(FakeServer):
 
     async def _embeddings(self, connection: Connection) -> None:
         body = connection.exchange.body
-        asked: Any = body.get("input")
-        texts: list[Any] = asked if isinstance(asked, list) else [asked]
+        texts = items(body.get("input")) or [body.get("input")]
         data: list[dict[str, Any]] = []
         for index, text in enumerate(texts):
             noise = hashlib.blake2b(plain(text).encode(), digest_size=8).digest()

@@ -22,7 +22,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 __all__ = ["END", "START", "WORDS", "ToyModel"]
 
@@ -248,7 +248,4 @@ def plain(content: Any) -> str:
     """A message's content as text: a string, or the text parts of a list of parts."""
     if isinstance(content, str):
         return content
-    if not isinstance(content, list):
-        return ""
-    parts: list[Any] = content
-    return "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
+    return "".join(str(part.get("text", "")) for part in cast("list[dict[str, Any]]", content or []))

@@ -164,7 +164,7 @@ def text_choice(
 
 def model_list(name: str, created: int, max_model_len: int) -> dict[str, Any]:
     """``GET /v1/models``."""
-    card = {
+    card: dict[str, Any] = {
         "id": name,
         "object": "model",
         "created": created,

@@ -24,11 +24,23 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 from cheapspec.testing.server import ABORT, Server, serve
 
-__all__ = ["Action", "ClientGone", "Connection", "Exchange", "FakeServer", "Frame", "Match", "Replied", "Rule"]
+__all__ = [
+    "Action",
+    "ClientGone",
+    "Connection",
+    "Exchange",
+    "FakeServer",
+    "Frame",
+    "Match",
+    "Replied",
+    "Rule",
+    "items",
+    "mapping",
+]
 
 Frame = dict[str, Any] | str | bytes
 """One piece of a streamed reply: JSON to be framed, ``"[DONE]"`` or other text to be framed, or raw bytes."""
@@ -146,7 +158,7 @@ class Connection:
 
     async def wait(self, seconds: float = 0.0, until: asyncio.Event | None = None) -> None:
         """Wait, but not for a client that has left (:class:`ClientGone`)."""
-        waits = [asyncio.ensure_future(self._gone.wait())]
+        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._gone.wait())]
         if until is not None:
             waits.append(asyncio.ensure_future(until.wait()))
         else:
@@ -327,6 +339,24 @@ class FakeServer:
             watching.cancel()
 
 
+def items(value: Any) -> list[Any]:
+    """A JSON list, or an empty one for anything else."""
+    return value if _is_list(value) else []
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """A JSON object, or an empty one for anything else."""
+    return value if _is_mapping(value) else {}
+
+
+def _is_list(value: Any) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def _is_mapping(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
 async def _lifespan(receive: Any, send: Any) -> None:
     while True:
         message = await receive()
@@ -337,7 +367,7 @@ async def _lifespan(receive: Any, send: Any) -> None:
 
 def _read(scope: Any, content: bytes) -> Exchange:
     try:
-        body = json.loads(content) if content else {}
+        body: Any = json.loads(content) if content else {}
     except ValueError:
         body = {}
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
@@ -347,6 +377,6 @@ def _read(scope: Any, content: bytes) -> Exchange:
         query=scope["query_string"].decode("latin-1"),
         headers=headers,
         content=content,
-        body=body if isinstance(body, dict) else {},
+        body=mapping(body),
         at=time.monotonic(),
     )
