@@ -14,17 +14,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import Any, cast
+from typing import Any
 
 from cheapspec.core.effects import HttpReply, Usage
 from cheapspec.core.ports import Identity
+from cheapspec.core.untyped import as_list, as_mapping, is_mapping, is_number
 
 __all__ = [
     "Completion",
     "Problem",
     "as_error",
-    "as_list",
-    "as_mapping",
     "content_text",
     "error_of",
     "first_choice",
@@ -74,14 +73,13 @@ class Problem:
 def read_completion(reply: HttpReply, kind: str) -> Completion | Problem:
     """A whole reply to a ``"chat"`` or ``"completion"`` request. Never raises."""
     body = reply.json()
-    if not isinstance(body, dict):
+    if not is_mapping(body):
         page = reply.body[:200].decode("utf-8", "replace")
         return _problem(reply.status, as_error(f"the reply is not a JSON object: {page!r}"))
-    told = as_mapping(body)
-    error = error_of(told)
+    error = error_of(body)
     if error is not None or reply.status >= 300:
         return _problem(reply.status, error or as_error("the server gave no reason"))
-    choice = first_choice(told)
+    choice = first_choice(body)
     message = as_mapping(choice.get("message"))
     if not (message if kind == "chat" else isinstance(choice.get("text"), str)):
         return _problem(reply.status, as_error("the reply holds no choice"))
@@ -89,8 +87,8 @@ def read_completion(reply: HttpReply, kind: str) -> Completion | Problem:
     return Completion(
         text=content_text(message.get("content") if kind == "chat" else choice.get("text")),
         finish_reason=reason if isinstance(reason, str) else None,
-        usage=read_usage(told.get("usage"), told.get("service_tier")),
-        identity=read_identity(told),
+        usage=read_usage(body.get("usage"), body.get("service_tier")),
+        identity=read_identity(body),
         ids=token_ids(choice),
     )
 
@@ -144,13 +142,13 @@ def _count(usage: Mapping[str, Any], *names: str) -> int | None:
     """The first of these that is a number, at least 0."""
     for name in names:
         value = usage.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        if is_number(value) and math.isfinite(value):
             return max(int(value), 0)
     return None
 
 
 def _dollars(cost: Any) -> str | None:
-    if isinstance(cost, bool) or not isinstance(cost, int | float | str):
+    if not is_number(cost) and not isinstance(cost, str):
         return None
     try:
         amount = Decimal(str(cost))
@@ -166,7 +164,7 @@ def read_identity(told: Mapping[str, Any]) -> Identity:
         id=_string(told.get("id")),
         model=_string(told.get("model")),
         system_fingerprint=_string(told.get("system_fingerprint")),
-        created=created if isinstance(created, int) else None,
+        created=int(created) if is_number(created) and math.isfinite(created) else None,
         service_tier=_string(told.get("service_tier")),
     )
 
@@ -181,16 +179,6 @@ def first_choice(told: Mapping[str, Any]) -> Mapping[str, Any]:
         if choice and choice.get("index") in (0, None):
             return choice
     return {}
-
-
-def as_mapping(value: Any) -> Mapping[str, Any]:
-    """The value if it is a JSON object, else an empty one."""
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
-
-
-def as_list(value: Any) -> list[Any]:
-    """The value if it is a JSON array, else an empty one."""
-    return cast(list[Any], value) if isinstance(value, list) else []
 
 
 def as_error(message: str) -> dict[str, Any]:

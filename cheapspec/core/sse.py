@@ -23,7 +23,6 @@ from typing import Any
 from cheapspec.core.ports import Identity, TargetPiece
 from cheapspec.core.received import (
     as_error,
-    as_mapping,
     content_text,
     error_of,
     first_choice,
@@ -31,6 +30,7 @@ from cheapspec.core.received import (
     read_usage,
     token_ids,
 )
+from cheapspec.core.untyped import as_mapping, is_mapping
 
 __all__ = ["BadLine", "ChatStreamReader", "NDJSONDecoder", "SSEDecoder", "SSEEvent"]
 
@@ -197,12 +197,11 @@ class ChatStreamReader:
         if event.done:
             return TargetPiece(complete=True)
         try:
-            chunk: Any = json.loads(event.data)
+            chunk: object = json.loads(event.data)
         except (ValueError, RecursionError):
             chunk = None
-        if not isinstance(chunk, dict):
+        if not is_mapping(chunk):
             return TargetPiece(error=as_error(event.data))
-        chunk = as_mapping(chunk)
         error = error_of(chunk)
         if error is None and event.event == "error":
             error = chunk

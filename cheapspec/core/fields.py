@@ -1,0 +1,156 @@
+"""Every request field that is understood, and what it means for speculation.
+
+Rules
+-----
+* A field stands in exactly one of the two tables; a field in neither is ``unsupported_field``.
+* Reasons are those of the project's one list.
+* A value of ``null`` never comes here: it means absent.
+
+Field names: openai-python 3.57 for chat and text completions; the request protocols of vLLM 0.32,
+llama.cpp, OpenRouter, Mistral, DeepSeek and Ollama for the others (all read November 2026). Filters that can
+drop the argmax (typical-p, tail-free sampling) are not understood on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cheapspec.core.untyped import as_mapping, is_mapping
+
+__all__ = ["CHECKED", "HARMLESS", "Check", "known_fields"]
+
+Check = Callable[[Any], bool]
+
+
+def _nothing(value: Any) -> bool:
+    """Empty, false, zero."""
+    return not value
+
+
+def _is(*allowed: Any) -> Check:
+    def check(value: Any) -> bool:
+        return any(value == item and isinstance(value, bool) == isinstance(item, bool) for item in allowed)
+
+    return check
+
+
+def _kind(key: str, *allowed: Any) -> Check:
+    def check(value: Any) -> bool:
+        return not value or as_mapping(value).get(key) in allowed
+
+    return check
+
+
+def _no_thoughts(value: Any) -> bool:
+    return not value or as_mapping(value).get("enabled") is False or as_mapping(value).get("effort") == "none"
+
+
+def _usage_only(value: Any) -> bool:
+    """Stream options that do not change what a chunk is."""
+    return is_mapping(value) and not value.get("continuous_usage_stats")
+
+
+HARMLESS = frozenset(
+    [
+        # shared
+        "model",
+        "stream",
+        "stop",
+        "max_tokens",
+        "max_completion_tokens",
+        "temperature",
+        "top_p",
+        "seed",
+        "user",
+        # chat
+        "messages",
+        "prediction",
+        "metadata",
+        "safety_identifier",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "service_tier",
+        "parallel_tool_calls",
+        # completions
+        "prompt",
+        # other servers: filters that keep the argmax, scheduling, routing, caching, templates
+        "top_k",
+        "min_p",
+        "top_a",
+        "cache_prompt",
+        "cache_salt",
+        "prompt_cache_isolation_key",
+        "priority",
+        "request_id",
+        "session_id",
+        "chat_template_kwargs",
+        "provider",
+        "keep_alive",
+        "usage",
+        "random_seed",
+        "safe_prompt",
+        "add_special_tokens",
+    ]
+)
+"""Fields that are read, or that have no influence on which tokens a target at temperature 0 writes."""
+
+CHECKED: Mapping[str, tuple[Check, str]] = {
+    "tools": (_nothing, "tools"),
+    "functions": (_nothing, "tools"),
+    "tool_choice": (_is("none", "auto"), "tools"),
+    "function_call": (_is("none", "auto"), "tools"),
+    "n": (_is(1), "n"),
+    "best_of": (_is(1), "n"),
+    "audio": (_nothing, "audio"),
+    "modalities": (_is(["text"], []), "audio"),
+    "logprobs": (_is(False), "logprobs"),
+    "top_logprobs": (_is(0), "logprobs"),
+    "prompt_logprobs": (_is(False), "logprobs"),
+    "store": (_nothing, "stored"),
+    "response_format": (_kind("type", "text"), "response_format"),
+    "guided_json": (_nothing, "response_format"),
+    "guided_regex": (_nothing, "response_format"),
+    "guided_choice": (_nothing, "response_format"),
+    "guided_grammar": (_nothing, "response_format"),
+    "structured_outputs": (_nothing, "response_format"),
+    "grammar": (_nothing, "response_format"),
+    "json_schema": (_nothing, "response_format"),
+    "format": (_nothing, "response_format"),
+    "frequency_penalty": (_is(0), "penalties"),
+    "presence_penalty": (_is(0), "penalties"),
+    "repetition_penalty": (_is(1, 0), "penalties"),
+    "repeat_penalty": (_is(1, 0), "penalties"),
+    "dry_multiplier": (_is(0), "penalties"),
+    "logit_bias": (_nothing, "logit_bias"),
+    "reasoning_effort": (_is("none"), "reasoning"),
+    "reasoning": (_no_thoughts, "reasoning"),
+    "include_reasoning": (_nothing, "reasoning"),
+    "thinking": (_kind("type", "disabled"), "reasoning"),
+    "enable_thinking": (_nothing, "reasoning"),
+    "think": (_nothing, "reasoning"),
+    "stream_options": (_usage_only, "unsupported_field"),
+    "verbosity": (_nothing, "unsupported_field"),
+    "web_search_options": (lambda value: False, "unsupported_field"),
+    "moderation": (_nothing, "unsupported_field"),
+    "echo": (_nothing, "unsupported_field"),
+    "suffix": (_nothing, "unsupported_field"),
+    "min_tokens": (_nothing, "unsupported_field"),
+    "ignore_eos": (_nothing, "unsupported_field"),
+    "stop_token_ids": (_nothing, "unsupported_field"),
+    "bad_words": (_nothing, "unsupported_field"),
+    "include_stop_str_in_output": (_nothing, "unsupported_field"),
+    "use_beam_search": (_nothing, "unsupported_field"),
+    "continue_final_message": (_nothing, "unsupported_field"),
+    "add_generation_prompt": (_is(True), "unsupported_field"),
+    "skip_special_tokens": (_is(True), "unsupported_field"),
+    "return_token_ids": (_nothing, "unsupported_field"),
+    "return_tokens_as_token_ids": (_nothing, "unsupported_field"),
+}
+"""Fields that are harmless with some values only: the test of the value, and the reason for the bypass otherwise."""
+
+
+def known_fields() -> frozenset[str]:
+    """Every body field that is classified."""
+    return HARMLESS | frozenset(CHECKED)
