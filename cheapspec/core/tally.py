@@ -21,8 +21,8 @@ __all__ = ["Tally"]
 class Tally:
     """Counts of one request; see INTERFACE's ``reply.cheapspec`` for their meaning.
 
-    ``baseline_cached``: tokens of the prompt that the direct call would have found in the provider's
-    cache, as far as earlier calls tell. ``end_token``: 1 when an end-of-turn token was verified (the
+    ``cached_share``: the part of the prompt (0 to 1) that the direct call would have found in the
+    provider's cache, as far as earlier calls tell. ``end_token``: 1 when an end-of-turn token was verified (the
     target bills it as output, and so does the baseline).
     """
 
@@ -36,7 +36,7 @@ class Tally:
     handoff_tokens: int = 0
     unverified_tokens: int = 0
     end_token: int = 0
-    baseline_cached: int | None = None
+    cached_share: float = 0.0
     usages: list[Usage] = field(default_factory=list)
     identity: Identity = field(default_factory=Identity)
     seconds_draft: float = 0.0
@@ -75,6 +75,13 @@ class Tally:
             total += amount
         return total
 
+    def _cached(self, prompt: int) -> int:
+        """Tokens of the prompt that a direct call would have read from the cache: what earlier calls had
+        put there, or what this request's first call was told, whichever is more.
+        """
+        told = self.usages[0].cached_tokens if self.usages else None
+        return min(prompt, max(int(self.cached_share * prompt), told or 0))
+
     def info(
         self,
         request_id: str,
@@ -91,7 +98,8 @@ class Tally:
         """
         paid = self.paid(prices)
         told = any(usage.cost_usd is not None for usage in self.usages)
-        reply = baseline(self.prompt_tokens or 0, self.reply_tokens or 0, self.baseline_cached, prices)
+        prompt = self.prompt_tokens or 0
+        reply = baseline(prompt, self.reply_tokens or 0, self._cached(prompt), prices)
         return Info(
             decision="speculate",
             request_id=request_id,

@@ -79,7 +79,9 @@ class LocalHosts:
                 self._pid = os.getpid()
                 self._clients = {}
                 self._limits = {}
-                self._thread = threading.Thread(target=self._serve, args=(self._loop,), name="cheapspec-drafts", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._serve, args=(self._loop,), name="cheapspec-drafts", daemon=True
+                )
                 self._thread.start()
             return self._loop
 

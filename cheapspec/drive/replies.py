@@ -1,0 +1,98 @@
+"""From the engine's emissions to an HTTP response of the kind the target itself would have sent.
+
+A response is built with ``stream=`` and closes its run when it is closed, so that leaving a stream early
+gives up what is still open. Headers (``x-request-id``, rate limits) are those of the last target call
+before the status was fixed.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+
+import httpx2
+
+from cheapspec.core.effects import Emit, Finish
+from cheapspec.core.info import Info
+from cheapspec.core.ports import Identity
+from cheapspec.core.reply import DONE, ReplyBuilder, encode_event, error_frame, strict_json
+from cheapspec.drive.runtime import Admitted, infos
+
+__all__ = ["Writer", "elapsed", "mark", "response_headers"]
+
+_NOT_OURS = {"content-length", "content-encoding", "content-type", "transfer-encoding", "connection", "keep-alive"}
+
+
+def mark(response: httpx2.Response, info: Info) -> None:
+    """Say on a passed-through response what was decided."""
+    response.headers["x-cheapspec-request-id"] = info.request_id
+    response.headers["x-cheapspec-decision"] = info.decision
+    if info.reason:
+        response.headers["x-cheapspec-reason"] = info.reason
+
+
+def response_headers(upstream: httpx2.Headers, request_id: str, *, stream: bool) -> httpx2.Headers:
+    """Headers of a synthetic response."""
+    headers = httpx2.Headers([(name, value) for name, value in upstream.multi_items() if name.lower() not in _NOT_OURS])
+    headers["content-type"] = "text/event-stream; charset=utf-8" if stream else "application/json"
+    headers["x-cheapspec-request-id"] = request_id
+    headers["x-cheapspec-decision"] = "speculate"
+    return headers
+
+
+class Writer:
+    """Turns emissions into the bytes of one reply. ``finish`` is given the run's facts when it is over."""
+
+    def __init__(self, admitted: Admitted, finished: Callable[[], Info]) -> None:
+        self._admitted = admitted
+        self._finished = finished
+        self._builder: ReplyBuilder | None = None
+        self._text: list[str] = []
+        self.done = False
+        self.reply_id = ""
+
+    def _build(self) -> ReplyBuilder:
+        if self._builder is None:
+            identity: Identity = self._admitted.job.tally.identity
+            request = self._admitted.parsed
+            prefix = "chatcmpl-" if request.kind == "chat" else "cmpl-"
+            given = identity.id or uuid.uuid4().hex
+            self.reply_id = prefix + given.removeprefix("chatcmpl-").removeprefix("cmpl-")
+            created = identity.created or int(time.time())
+            self._builder = ReplyBuilder(request, identity, created, self.reply_id)
+        return self._builder
+
+    def stream(self, effect: Emit | Finish) -> bytes:
+        """The server-sent events of one emission."""
+        opening = self._builder is None
+        builder = self._build()
+        first = builder.first_chunk() if opening else None
+        head = b"" if first is None else encode_event(first)
+        if isinstance(effect, Emit):
+            return head + encode_event(builder.chunk(effect.text, effect.source))
+        self.done = True
+        info = self._finished()
+        infos.put(info, self.reply_id)
+        if effect.error is not None:
+            return head + encode_event(error_frame(effect.error))
+        chunks = builder.last_chunks(effect.finish_reason, effect.usage, info.to_dict())
+        return head + b"".join(map(encode_event, chunks)) + DONE
+
+    def collect(self, effect: Emit) -> None:
+        """Keep text of an unstreamed reply."""
+        self._text.append(effect.text)
+
+    def whole(self, effect: Finish) -> bytes:
+        """The body of an unstreamed reply."""
+        self.done = True
+        builder = self._build()
+        info = self._finished()
+        infos.put(info, self.reply_id)
+        return strict_json(builder.whole("".join(self._text), effect.finish_reason, effect.usage, info.to_dict()))
+
+
+def elapsed(response: httpx2.Response, started: float) -> None:
+    """Set what httpx2 sets when a real response is closed."""
+    response.elapsed = timedelta(seconds=max(0.0, time.monotonic() - started))

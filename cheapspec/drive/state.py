@@ -1,0 +1,109 @@
+"""What a process remembers between requests: facts about targets, broken draft hosts, answered requests.
+
+Every class here is small, bounded and locked; all take ``now`` (``time.monotonic`` seconds) as an argument.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from cheapspec.core.info import Info
+from cheapspec.core.ports import Target
+
+__all__ = ["Breaker", "InfoTable", "TargetFacts", "Targets"]
+
+
+class Breaker:
+    """A short circuit breaker for each drafter: after ``threshold`` failures in a row it is left alone for
+    ``seconds``, then tried once.
+    """
+
+    def __init__(self, threshold: int = 3, seconds: float = 30.0) -> None:
+        self._threshold = threshold
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._failures: dict[str, int] = {}
+        self._until: dict[str, float] = {}
+
+    def open(self, name: str, now: float) -> bool:
+        """Whether this drafter is to be left alone now."""
+        with self._lock:
+            return self._until.get(name, 0.0) > now
+
+    def failed(self, name: str, now: float) -> None:
+        """The host did not answer, or answered with a fault of its own."""
+        with self._lock:
+            self._failures[name] = self._failures.get(name, 0) + 1
+            if self._failures[name] >= self._threshold:
+                self._until[name] = now + self._seconds
+
+    def worked(self, name: str) -> None:
+        """A draft came."""
+        with self._lock:
+            self._failures.pop(name, None)
+            self._until.pop(name, None)
+
+
+@dataclass(slots=True)
+class TargetFacts:
+    """What is known of one endpoint and model. ``target`` is ``None`` while nothing is known or when it
+    cannot serve; ``reason`` then says why (``not_probed``, ``cannot_score``). ``reuses_cache``: a scoring
+    call reads the prompt cache (``None``: not known).
+    """
+
+    target: Target | None = None
+    reason: str = "not_probed"
+    detail: str = ""
+    probing: bool = False
+    expires: float = float("inf")
+    cooldown_until: float = 0.0
+    reuses_cache: bool | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Targets:
+    """Facts by (base URL, model, backend), at most ``limit`` of them, the least recently used go first."""
+
+    def __init__(self, limit: int = 1000) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._facts: OrderedDict[tuple[str, str, str], TargetFacts] = OrderedDict()
+
+    def get(self, key: tuple[str, str, str]) -> TargetFacts:
+        """The facts of an endpoint, made when first asked for."""
+        with self._lock:
+            facts = self._facts.setdefault(key, TargetFacts())
+            self._facts.move_to_end(key)
+            while len(self._facts) > self._limit:
+                self._facts.popitem(last=False)
+            return facts
+
+    def clear(self) -> None:
+        """Forget everything (tests)."""
+        with self._lock:
+            self._facts.clear()
+
+
+class InfoTable:
+    """The facts of the last ``limit`` requests, by request id and by the reply's own id."""
+
+    def __init__(self, limit: int = 4096) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._rows: OrderedDict[str, Info] = OrderedDict()
+
+    def put(self, info: Info, *names: str | None) -> None:
+        """Remember an info under its request id and other names."""
+        with self._lock:
+            for name in (info.request_id, *names):
+                if name:
+                    self._rows[name] = info
+            while len(self._rows) > self._limit:
+                self._rows.popitem(last=False)
+
+    def get(self, name: str) -> Info | None:
+        """The info of a request, if it is still remembered."""
+        with self._lock:
+            return self._rows.get(name)
