@@ -1,0 +1,221 @@
+"""A ledger in memory: what was asked, sent and paid since the process started.
+
+Rules
+-----
+* The newest ``capacity`` requests are kept whole; what falls out stays in the totals.
+* When a request closes, a call of it that is still open and billed becomes ``possibly_billed`` (it was
+  written just before it went out, so the provider may charge it), one that is not billed ``cancelled``.
+  Should such a call be closed later after all, the later word counts.
+* A billed call whose cost nobody knows makes its request *unpriced*: totals say how many, and never
+  count it as free.
+* Nothing raises: a book that cannot be kept must not cost the caller a reply that was paid for. What
+  could not be written is counted in ``Totals.lost``.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal, InvalidOperation
+from threading import Lock
+from typing import Any
+
+from cheapspec.core.effects import Usage
+from cheapspec.core.money import format_usd
+from cheapspec.core.ports import Call, CallRow, RequestRow
+
+__all__ = ["CallRecord", "MemoryLedger", "RequestRecord", "Totals"]
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One call. ``status``: open, ok, failed, cancelled or possibly_billed; ``cost_usd``: ``None`` unknown."""
+
+    row: CallRow
+    status: str = "open"
+    usage: Usage | None = None
+    cost_usd: Decimal | None = None
+    seconds: float | None = None
+    http_status: int | None = None
+
+    @property
+    def unpriced(self) -> bool:
+        """It may have cost something that nobody can name. A call that failed with an answer costs nothing."""
+        return self.row.billed and self.cost_usd is None and self.status in {"ok", "possibly_billed"}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """One logical request with its calls, in the order in which they were opened. ``info``: as it was closed
+    with (the reply's extra key), ``None`` while it is open.
+    """
+
+    row: RequestRow
+    info: Mapping[str, Any] | None = None
+    calls: tuple[CallRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums since the start. Money of *priced* requests only: ``unpriced_requests`` says how many are not in it.
+
+    ``paid_usd`` is what the calls cost, ``baseline_usd`` what the same requests would have cost without
+    speculation (a request that reports no baseline was its own). ``lost``: writes that failed.
+    """
+
+    requests: int = 0
+    speculated: int = 0
+    direct: int = 0
+    bypassed: int = 0
+    refused: int = 0
+    by_reason: Mapping[str, int] = field(default_factory=dict[str, int])
+    calls: int = 0
+    paid_usd: Decimal = Decimal(0)
+    baseline_usd: Decimal = Decimal(0)
+    unpriced_requests: int = 0
+    lost: int = 0
+
+    @property
+    def saved_usd(self) -> Decimal:
+        """Baseline minus paid; negative when speculation cost more."""
+        return self.baseline_usd - self.paid_usd
+
+    def to_dict(self) -> dict[str, Any]:
+        """Strict JSON, money as strings."""
+        return {
+            "requests": {
+                "total": self.requests,
+                "speculated": self.speculated,
+                "direct": self.direct,
+                "bypassed": self.bypassed,
+                "refused": self.refused,
+                "by_reason": dict(self.by_reason),
+            },
+            "calls": self.calls,
+            "paid_usd": format_usd(self.paid_usd),
+            "baseline_usd": format_usd(self.baseline_usd),
+            "saved_usd": format_usd(self.saved_usd),
+            "unpriced_requests": self.unpriced_requests,
+            "lost": self.lost,
+        }
+
+
+@dataclass(slots=True)
+class _Entry:
+    row: RequestRow
+    info: Mapping[str, Any] | None = None
+    calls: dict[str, CallRecord] = field(default_factory=dict[str, CallRecord])
+
+
+class MemoryLedger:
+    """Implements :class:`cheapspec.core.ports.Ledger`. Safe to share between threads and clients."""
+
+    def __init__(self, capacity: int = 10_000) -> None:
+        self._capacity = max(capacity, 1)
+        self._lock = Lock()
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._request_of: dict[str, str] = {}
+        self._dropped = Totals()
+        self._lost = 0
+
+    def open_request(self, row: RequestRow) -> None:
+        with self._lock:
+            if row.request_id in self._entries:
+                self._lost += 1  # two requests under one id: keep the first one's books straight
+                return
+            self._entries[row.request_id] = _Entry(row)
+            while len(self._entries) > self._capacity:
+                _, oldest = self._entries.popitem(last=False)
+                self._dropped = _add(self._dropped, oldest)
+                for call_id in oldest.calls:
+                    self._request_of.pop(call_id, None)
+
+    def open_call(self, row: CallRow) -> None:
+        with self._lock:
+            entry = self._entries.get(row.request_id)
+            if entry is None or row.call_id in self._request_of:
+                self._lost += 1
+                return
+            entry.calls[row.call_id] = CallRecord(row)
+            self._request_of[row.call_id] = row.request_id
+
+    def close_call(self, call: Call) -> None:
+        with self._lock:
+            entry = self._entries.get(self._request_of.get(call.call_id, ""))
+            if entry is None:
+                self._lost += 1
+                return
+            entry.calls[call.call_id] = CallRecord(
+                entry.calls[call.call_id].row,
+                call.status,
+                call.usage,
+                _usd(call.cost_usd),
+                call.seconds,
+                call.http_status,
+            )
+
+    def close_request(self, request_id: str, info: Mapping[str, Any]) -> None:
+        with self._lock:
+            entry = self._entries.get(request_id)
+            if entry is None:
+                self._lost += 1
+                return
+            entry.info = dict(info)
+            for call_id, record in entry.calls.items():
+                if record.status == "open":
+                    status = "possibly_billed" if record.row.billed else "cancelled"
+                    entry.calls[call_id] = replace(record, status=status)
+
+    def requests(self) -> list[RequestRecord]:
+        """The kept requests, oldest first."""
+        with self._lock:
+            return [_record(entry) for entry in self._entries.values()]
+
+    def calls(self, request_id: str) -> list[CallRecord]:
+        """The calls of one request in the order in which they were opened; empty when it is not kept."""
+        with self._lock:
+            entry = self._entries.get(request_id)
+            return [] if entry is None else list(entry.calls.values())
+
+    def totals(self) -> Totals:
+        """Sums over everything since the start, dropped requests included."""
+        with self._lock:
+            sums = self._dropped
+            for entry in self._entries.values():
+                sums = _add(sums, entry)
+            return replace(sums, lost=self._lost)
+
+
+_COUNTER = {"speculate": "speculated", "direct": "direct", "bypass": "bypassed", "refused": "refused"}
+
+
+def _add(sums: Totals, entry: _Entry) -> Totals:
+    """``sums`` with one more request."""
+    info: Mapping[str, Any] = entry.info or {}
+    changed: dict[str, Any] = {"requests": sums.requests + 1, "calls": sums.calls + len(entry.calls)}
+    if counter := _COUNTER.get(str(info.get("decision"))):
+        changed[counter] = getattr(sums, counter) + 1
+    if reason := info.get("reason"):
+        changed["by_reason"] = {**sums.by_reason, str(reason): sums.by_reason.get(str(reason), 0) + 1}
+    billed = [record for record in entry.calls.values() if record.row.billed]
+    paid = sum((record.cost_usd or Decimal(0) for record in billed), Decimal(0))
+    told = info.get("baseline_usd")
+    baseline = _usd(told) if told is not None else None if info.get("decision") == "speculate" else paid
+    if baseline is None or any(record.unpriced for record in billed):
+        changed["unpriced_requests"] = sums.unpriced_requests + 1
+    else:
+        changed |= {"paid_usd": sums.paid_usd + paid, "baseline_usd": sums.baseline_usd + baseline}
+    return replace(sums, **changed)
+
+
+def _record(entry: _Entry) -> RequestRecord:
+    return RequestRecord(entry.row, entry.info, tuple(entry.calls.values()))
+
+
+def _usd(amount: object) -> Decimal | None:
+    try:
+        value = Decimal(str(amount))
+    except InvalidOperation:
+        return None
+    return value if value.is_finite() else None

@@ -1,0 +1,253 @@
+"""The one settings model: what to draft with, what to accept, what to spend.
+
+``Speculation()`` reads the environment and ``cheapspec.toml`` once, at construction, then never changes
+(:mod:`cheapspec.settings.sources` has the order). Whatever this version cannot do is refused by name;
+nothing is silently ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from cheapspec.backends.ollama_names import normalise_host
+from cheapspec.core.money import Prices
+from cheapspec.core.ports import Ledger
+from cheapspec.errors import SettingsError
+from cheapspec.settings.drafts import DraftSpec, parse_drafts
+from cheapspec.settings.pricelist import parse_prices
+from cheapspec.settings.sources import NOT_YET, Setting, gather, unknown_key
+
+__all__ = ["Speculation"]
+
+RULES = ("exact", "lenient", "agree", "answer", "judge", "ok_or_answer", "patch", "text_match")
+BACKENDS = ("auto", "vllm", "llamacpp", "generic")
+
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Speculation(BaseModel):
+    """How a client speculates. Frozen; equal when all settings are equal.
+
+    :param draft: what drafts (:mod:`cheapspec.settings.drafts`); ``None``: nothing but the caller's prediction.
+    :param draft_url: the Ollama server's URL (else ``OLLAMA_HOST``, else this machine).
+    :param target_backend: API family of the target; ``"auto"`` finds out.
+    :param accept: the acceptance rule. This version has ``"exact"``.
+    :param objective: what to save. This version has ``"cost"``.
+    :param allowance: share by which all requests together may cost more than their baseline.
+    :param seed_usd: dollars that may be spent on top to find out whether speculation pays.
+    :param tie_nats: how far below the target's top token a token may be and still count as a tie.
+    :param max_added_latency: seconds that speculating may add to a request; more vetoes it.
+    :param assume_temperature: what an omitted temperature means at this endpoint (also: top_p 1, no top_k,
+        no penalties); ``None``: such requests go direct.
+    :param prices: the user's own price list (:mod:`cheapspec.settings.pricelist`); kept as a dict by model.
+    :param ledger: ``"off"``, an object with the ledger's methods, or ``None`` for this version's default, memory.
+    :param max_draft_tokens: longest draft asked for. ``draft_tokens``: a fixed number of draft tokens a
+        round, planner and allowance off (tests and bench).
+    :param draft_timeout: seconds for one draft; ``None``: min(request timeout / 10, 20).
+    :param draft_concurrency: drafts at a time on one draft host.
+    :param keep_alive: how long Ollama keeps the draft model loaded (``"10m"``, seconds, ``-1`` for ever).
+    :param workload: the caller's tag for requests that are alike; ``None``: derived from the system prompt.
+    :param shadow: how many requests of a workload to go direct and compare first. This version has 0.
+    :param enabled: ``False`` passes everything through.
+    :param simulate_scoring: demo and bench only: a target that is forced rather than scored is priced as if
+        it scored.
+    :raises SettingsError: something is unknown, unusable or not available yet; the message names the key,
+        where it came from and the remedy.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True)
+
+    draft: str | None = None
+    draft_url: str | None = None
+    target_backend: str = "auto"
+    accept: str = "exact"
+    objective: str = "cost"
+    allowance: NotNegative = 0.02
+    seed_usd: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] = Decimal("0.05")
+    tie_nats: NotNegative = 0.0
+    max_added_latency: NotNegative | None = None
+    assume_temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    prices: dict[str, Prices] | None = None
+    ledger: Any = None
+    max_draft_tokens: Count | None = None
+    draft_tokens: Count | None = None
+    draft_timeout: Positive | None = None
+    draft_concurrency: Count = 2
+    keep_alive: str | int | float | None = None
+    workload: str | None = None
+    shadow: Annotated[int, Field(ge=0)] = 0
+    enabled: bool = True
+    simulate_scoring: bool = False
+
+    if TYPE_CHECKING:  # what callers may write, which is more than what is kept
+
+        def __init__(
+            self,
+            *,
+            draft: str | None = None,
+            draft_url: str | None = None,
+            target_backend: str = "auto",
+            accept: str | list[str] = "exact",
+            objective: Literal["cost"] = "cost",
+            allowance: float = 0.02,
+            seed_usd: Decimal | str | float = "0.05",
+            tie_nats: float = 0.0,
+            max_added_latency: float | None = None,
+            assume_temperature: float | None = None,
+            prices: Mapping[str, Any] | None = None,
+            ledger: Literal["off"] | Ledger | None = None,
+            max_draft_tokens: int | None = None,
+            draft_tokens: int | None = None,
+            draft_timeout: float | None = None,
+            draft_concurrency: int = 2,
+            keep_alive: str | float | None = None,
+            workload: str | None = None,
+            shadow: int = 0,
+            enabled: bool = True,
+            simulate_scoring: bool = False,
+        ) -> None: ...
+
+    @property
+    def drafts(self) -> tuple[DraftSpec, ...]:
+        """The drafters named by ``draft``, best first."""
+        return parse_drafts(self.draft)
+
+    def override(self, values: Mapping[str, Any], origin: str) -> Self:
+        """These settings with some replaced, for one request. ``origin`` says where the values came from.
+
+        Neither environment nor file is read again. :raises SettingsError: as the constructor does.
+        """
+        kept = {name: Setting(getattr(self, name), "settings") for name in type(self).model_fields}
+        for key in values:
+            if key not in kept:
+                raise unknown_key(key, kept, origin)
+        given = {key: Setting(value, origin) for key, value in values.items()}
+        return self.model_validate({}, context={"settings": kept | given})
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _from_all_sources(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        if isinstance(data, cls):
+            return data
+        context = cast(dict[str, dict[str, Setting]], info.context or {})
+        settings = context.get("settings") or gather(cast(dict[str, Any], data), cls.model_fields)
+        try:
+            made = handler({name: setting.value for name, setting in settings.items()})
+        except ValidationError as error:
+            raise _readable(error, settings) from None
+        fixed, longest = made.draft_tokens, made.max_draft_tokens
+        if fixed is not None and longest is not None and fixed > longest:
+            raise SettingsError(f"draft_tokens = {fixed} is more than max_draft_tokens = {longest}: raise the latter.")
+        return made
+
+    @field_validator("draft")
+    @classmethod
+    def _draft(cls, value: str | None) -> str | None:
+        if parse_drafts(value):
+            return value
+        return None
+
+    @field_validator("draft_url")
+    @classmethod
+    def _draft_url(cls, value: str | None) -> str | None:
+        if value is None or not value.strip():
+            return None
+        try:
+            return normalise_host(value, {})
+        except SettingsError as error:
+            raise ValueError(str(error).removeprefix("draft_url: ").rstrip(".")) from None
+
+    @field_validator("target_backend")
+    @classmethod
+    def _backend(cls, value: str) -> str:
+        return _one_of(value, BACKENDS)
+
+    @field_validator("accept", mode="before")
+    @classmethod
+    def _accept(cls, value: Any) -> str:
+        rules: list[Any] = cast(list[Any], value) if isinstance(value, (list, tuple)) else [value]
+        for rule in rules:
+            if not isinstance(rule, str):
+                raise ValueError(f"a rule object ({type(rule).__name__}) {NOT_YET}; use accept='exact'")
+            if _one_of(rule, RULES) != "exact":
+                raise ValueError(f"the rule {rule!r} {NOT_YET}; use accept='exact'")
+        if len(rules) != 1:
+            raise ValueError(f"a list of {len(rules)} rules {NOT_YET}; use accept='exact'")
+        return "exact"
+
+    @field_validator("objective")
+    @classmethod
+    def _objective(cls, value: str) -> str:
+        if _one_of(value, ("cost", "latency")) == "latency":
+            raise ValueError(f"the objective 'latency' {NOT_YET}; use objective='cost'")
+        return value
+
+    @field_validator("prices", mode="before")
+    @classmethod
+    def _prices(cls, value: Any) -> dict[str, Prices] | None:
+        return None if value is None else parse_prices(value)
+
+    @field_validator("ledger")
+    @classmethod
+    def _ledger(cls, value: Any) -> Any:
+        methods = ("open_request", "open_call", "close_call", "close_request")
+        if value is None or value == "off" or all(callable(getattr(value, name, None)) for name in methods):
+            return value
+        if isinstance(value, str):
+            raise ValueError(f"a ledger in a database {NOT_YET}; leave it out (memory) or write 'off'")
+        raise ValueError(f"a {type(value).__name__} is no ledger; write 'off', or give an object with {methods}")
+
+    @field_validator("keep_alive")
+    @classmethod
+    def _keep_alive(cls, value: str | int | float | None) -> str | int | float | None:
+        if isinstance(value, str) and not re.fullmatch(r"-?(\d+(\.\d*)?(ns|us|µs|ms|s|m|h))+|-?\d+", value.strip()):
+            raise ValueError("write a duration such as '10m' or '1h30m', seconds, or -1 for ever")
+        return value
+
+    @field_validator("shadow")
+    @classmethod
+    def _shadow(cls, value: int) -> int:
+        if value:
+            raise ValueError(f"comparing requests in shadow {NOT_YET}; use shadow=0")
+        return value
+
+
+def _one_of(value: str, known: tuple[str, ...]) -> str:
+    if value in known:
+        return value
+    near = get_close_matches(value, known, 1)
+    raise ValueError(f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}")
+
+
+def _readable(error: ValidationError, settings: Mapping[str, Setting]) -> SettingsError:
+    """Pydantic's findings as one sentence each: key, value, source, problem."""
+    lines: list[str] = []
+    for found in error.errors(include_url=False, include_context=False):
+        problem = found["msg"].removeprefix("Value error, ")
+        key = str(found["loc"][0])
+        setting = settings[key]  # defaults are not validated, so what is wrong was given
+        line = f"{key} = {_shown(setting.value)} ({setting.origin}): {problem}"
+        lines.append(line if line.endswith("?") else f"{line}.")
+    return SettingsError(re.sub(r"(?<=://)[^/@\s]*@", "***@", "\n".join(lines)))  # no URL's password in a message
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"

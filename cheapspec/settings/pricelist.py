@@ -1,0 +1,106 @@
+"""The user's own price list: dollars per million tokens, by model or for every model.
+
+Two forms, told apart by their values: ``{"input": .4, "cached_input": .04, "output": 3}`` holds for
+every model, ``{"model": {"input": …}, …}`` by model (``"*"``: every other model). A row has ``input``
+and ``output``, and may have ``cached_input``, ``cache_write``, ``request`` (dollars per call) and ``tiers``
+(a row for each service tier). Numbers may be strings, ``Decimal`` or numbers; a float means what it
+prints (.1 is one tenth).
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, cast
+
+from cheapspec.core.money import Prices
+
+__all__ = ["ANY_MODEL", "merge_prices", "parse_prices", "read_prices"]
+
+ANY_MODEL = "*"
+_NUMBERS = ("input", "output", "cached_input", "cache_write", "request")
+
+
+def parse_prices(raw: object) -> dict[str, Prices]:
+    """Read a price list in either form. Raises ``ValueError`` naming the model and the key."""
+    if not isinstance(raw, Mapping):
+        raise ValueError(f"a price list is a table, not {raw!r}: write {{'input': 0.4, 'output': 3}}")
+    table = cast(Mapping[object, object], raw)
+    rows = [key for key, value in table.items() if isinstance(value, (Mapping, Prices))]
+    if len(rows) == len(table) or any(key not in {*_NUMBERS, "tiers"} for key in rows):
+        return {str(model): _row(row, f"model {model!r}") for model, row in table.items()}
+    return {ANY_MODEL: _row(table, "every model")}
+
+
+def merge_prices(*layers: Mapping[str, Prices]) -> dict[str, Prices]:
+    """Combine price lists, the weakest first. One that prices every model hides those below it."""
+    merged: dict[str, Prices] = {}
+    for layer in layers:
+        merged = dict(layer) if ANY_MODEL in layer else {**merged, **layer}
+    return merged
+
+
+def read_prices(path: Path) -> dict[str, Prices]:
+    """Read a price list from a JSON (``.json``) or TOML file, bare or under ``prices``.
+
+    Raises ``ValueError`` when the file cannot be read or says something unusable.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"cannot be read ({error.strerror or error})") from None
+    try:
+        text = data.decode("utf-8-sig")
+        raw: Any = json.loads(text, parse_float=Decimal) if path.suffix == ".json" else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        kind = "JSON" if path.suffix == ".json" else "TOML"
+        raise ValueError(f"is not {kind} ({error})") from None
+    table: object = raw
+    if isinstance(raw, dict) and list(cast(dict[str, object], raw)) == ["prices"]:
+        table = cast(dict[str, object], raw)["prices"]
+    return parse_prices(table)
+
+
+def _row(raw: object, where: str) -> Prices:
+    if isinstance(raw, Prices):
+        return raw
+    if not isinstance(raw, Mapping):
+        raise ValueError(f"{where}: {raw!r} is no row of prices: write {{'input': 0.4, 'output': 3}}")
+    row = cast(Mapping[str, Any], raw)
+    for key in row:
+        if key not in {*_NUMBERS, "tiers"}:
+            near = get_close_matches(str(key), _NUMBERS, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(_NUMBERS)}, tiers"
+            raise ValueError(f"{where}: unknown key {key!r}; {hint}")
+    for key in ("input", "output"):
+        if row.get(key) is None:
+            raise ValueError(f"{where}: {key!r} is missing (dollars per million tokens)")
+    numbers = {key: _number(row[key], f"{where}, {key!r}") for key in _NUMBERS if row.get(key) is not None}
+    tiers: object = row.get("tiers") or {}
+    if not isinstance(tiers, Mapping):
+        raise ValueError(f"{where}, 'tiers': {tiers!r} is no table of service tiers")
+    named = cast(Mapping[object, object], tiers).items()
+    return Prices(
+        input=numbers["input"],
+        output=numbers["output"],
+        cached_input=numbers.get("cached_input"),
+        cache_write=numbers.get("cache_write"),
+        request=numbers.get("request", Decimal(0)),
+        tiers=tuple((str(name).lower(), _row(tier, f"{where}, tier {name!r}")) for name, tier in named),
+    )
+
+
+def _number(value: object, where: str) -> Decimal:
+    try:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
+            raise InvalidOperation
+        number = Decimal(str(value).strip())
+    except InvalidOperation:
+        raise ValueError(f"{where}: {value!r} is no number") from None
+    if not number.is_finite() or number < 0:
+        raise ValueError(f"{where}: {value!r} is no price; it must be 0 or more")
+    return number
