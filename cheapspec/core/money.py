@@ -90,7 +90,7 @@ def charge(usage: Usage, prices: Prices | None, requested_tier: str | None = Non
     served = prices.of_tier(tier)
     flags = () if served is not None else ("tier_unpriced",)
     usd = None if served is None else _bill(usage, served)
-    if _tier(requested_tier) in (_tier(tier), "auto"):
+    if requested_tier is None or _tier(requested_tier) in (_tier(tier), "auto"):
         return Charge(usd, usd, tier, flags)
     asked = prices.of_tier(requested_tier)
     dearer = None if asked is None or usd is None else max(usd, _bill(usage, asked))

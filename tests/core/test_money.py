@@ -93,6 +93,7 @@ TIERED = Prices(GPT_4O.input, GPT_4O.output, GPT_4O.cached_input, tiers=(("flex"
         ("flex", "priority", Charge(None, None, "priority", ("tier_unpriced", "tier_differs"))),
         ("priority", "priority", Charge(None, None, "priority", ("tier_unpriced",))),
         ("priority", "default", Charge(Decimal("12.5"), None, "default", ("tier_differs",))),
+        (None, "flex", Charge(Decimal("6.25"), Decimal("6.25"), "flex")),
         ("auto", "flex", Charge(Decimal("6.25"), Decimal("6.25"), "flex")),
         (None, "Default", Charge(Decimal("12.5"), Decimal("12.5"), "Default")),
         (None, None, Charge(Decimal("12.5"), Decimal("12.5"))),
