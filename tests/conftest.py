@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -46,14 +46,14 @@ def _guard(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "socket.getaddrinfo":
         host: Any = arguments[0]
     elif event == "socket.connect" and isinstance(arguments[1], tuple):
-        host = arguments[1][0]
+        _, address = arguments
+        host = cast("tuple[Any, ...]", address)[0]
     else:
         return
-    if isinstance(host, bytes):
-        host = host.decode()
-    if host not in LOOPBACK and not str(host).startswith("127."):
-        _left_the_machine.append(f"{event} {host}")
-        raise RuntimeError(f"A test tried to leave this machine: {event} {host}")
+    name = host.decode() if isinstance(host, bytes) else host
+    if name not in LOOPBACK and not str(name).startswith("127."):
+        _left_the_machine.append(f"{event} {name}")
+        raise RuntimeError(f"A test tried to leave this machine: {event} {name}")
 
 
 @pytest.fixture(autouse=True)

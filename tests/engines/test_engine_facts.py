@@ -24,7 +24,8 @@ def complete(url: str, **body: Any) -> dict[str, Any]:
 
 
 def cached(reply: dict[str, Any]) -> int:
-    return int((reply["usage"].get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
+    details: dict[str, int] = reply["usage"].get("prompt_tokens_details") or {}
+    return details.get("cached_tokens") or 0
 
 
 def test_vllm_scoring_skips_the_prefix_cache(vllm_url: str, vllm_model: str) -> None:
