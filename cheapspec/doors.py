@@ -10,10 +10,8 @@ from typing import Any, cast
 
 import httpx2
 
-from cheapspec.backends.llamacpp import LlamaCppDrafter
 from cheapspec.backends.ollama import OllamaDrafter
 from cheapspec.backends.ollama_names import normalise_host
-from cheapspec.backends.openai_drafter import OpenAIDrafter
 from cheapspec.core.info import Info
 from cheapspec.core.lookup import PromptLookup
 from cheapspec.core.ports import Drafter, Ledger
@@ -69,6 +67,9 @@ class Shared:
 
 
 def _drafter(spec: DraftSpec, given: Speculation) -> Drafter:
+    from cheapspec.backends.llamacpp import LlamaCppDrafter
+    from cheapspec.backends.openai_drafter import OpenAIDrafter
+
     match spec.kind:
         case "ollama":
             url = given.draft_url or normalise_host(None, os.environ)
@@ -90,7 +91,6 @@ def _embedded_url() -> str:
     with _embedded_lock:
         if not _embedded:
             server = EmbeddedServer(weights("smollm2-135m-q4_1"))
-            server.start()
             _embedded.append(server)
         return str(_embedded[0].url)
 

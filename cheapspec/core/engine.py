@@ -212,9 +212,10 @@ class _Engine:
         scoring = self.target.score(self.request, self.turn.context, draft.text)
         task = yield from self.calls.run_op(scoring, Side.TARGET)
         self.tally.seconds_verify += self.calls.now - started
-        self.tally.drafted_tokens += len(draft.tokens)
         self.tally.drafter = draft.drafter
         score = task.value
+        # drafted tokens are counted as the target counts them, so that they compare with accepted ones
+        self.tally.drafted_tokens += len(draft.tokens if isinstance(score, Unusable) else score.tokens)
         if isinstance(score, Unusable):
             return (yield from self._unverified(score, len(draft.tokens)))
         self.tally.spend(score.usage)

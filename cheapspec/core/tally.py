@@ -56,8 +56,10 @@ class Tally:
             self.identity = identity
 
     def reply_usage(self, prompt_tokens: int | None, output_tokens: int) -> Usage:
-        """The usage that the target alone would have reported."""
-        return Usage(input_tokens=prompt_tokens or 0, output_tokens=output_tokens, cached_tokens=None)
+        """The usage that the target alone would have reported; cached tokens only if it reports them."""
+        prompt = prompt_tokens or 0
+        reported = any(usage.cached_tokens is not None for usage in self.usages)
+        return Usage(prompt, output_tokens, self._cached(prompt) if reported else None)
 
     def finish(self, seconds: float, prompt_tokens: int | None, output_tokens: int) -> None:
         """The reply is over."""

@@ -19,7 +19,6 @@ from typing import Any
 
 import httpx2
 
-from cheapspec.backends.probe import Facts, probe, target_for
 from cheapspec.core.effects import Note, Op, Usage
 from cheapspec.core.engine import Job, Policy
 from cheapspec.core.info import Info
@@ -34,6 +33,11 @@ from cheapspec.drive.state import Breaker, InfoTable, TargetFacts, Targets
 __all__ = ["Admitted", "Passed", "Runtime", "Settings", "infos", "targets"]
 
 log = logging.getLogger("cheapspec")
+
+try:
+    from cheapspec.backends.probe import Facts, probe, target_for
+except ImportError:
+    pass
 
 infos = InfoTable()
 targets = Targets()
