@@ -14,7 +14,8 @@ call (q0), a scoring call (qs) and a hand-off (qh); q_now = q0 before round one,
 
 Tokens gained include the correction (one of the scored alternatives, free) or the bonus token (the
 generated one, billed in g). Before round one nobody has written the target's cache for this request:
-``plan`` then takes qs as at least q0, whatever was probed on a warm cache. A target that is *forced* to generate the draft bills it at output price.
+``plan`` then takes qs as at least q0, whatever was probed on a warm cache. A target that is *forced* to
+generate the draft bills it at output price.
 Everything here is a float: plans are estimates; bills are ``Decimal`` (:mod:`cheapspec.core.money`).
 """
 
@@ -178,17 +179,20 @@ def plan(
     if not round_index:
         context = replace(context, qs=max(context.qs, context.q0))
     survival = estimate(draft[:longest])
-    best, best_gain, total = 0, -math.inf, 0.0
-    for k, alive in enumerate(survival, start=1):
-        total += alive
-        finish = 0.0
-        if k == remaining:
-            finish = alive
-        elif finished and k == len(draft):
-            finish = alive * UNKNOWN_AGREEMENT
-        expected = _gain(k, total, rates, context_tokens, context, not round_index, finish, generated)
+    first, last = not round_index, survival[-1]
+    end = last if longest == remaining else last * UNKNOWN_AGREEMENT if finished and longest == len(draft) else 0.0
+    # Only the last K can end the reply. For all others f = 0, and the gain is linear in E[n] and K.
+    fixed_part = _gain(0, 0.0, rates, context_tokens, context, first, 0.0, generated)
+    per_accepted = rates.output - rates.input * context.qh
+    best, best_gain, accepted = 0, -math.inf, 0.0
+    for k, alive in enumerate(survival[:-1], start=1):
+        accepted += alive
+        expected = fixed_part + per_accepted * accepted - rates.draft * k
         if expected > best_gain:
             best, best_gain = k, expected
+    whole = _gain(longest, accepted + last, rates, context_tokens, context, first, end, generated)
+    if whole > best_gain:
+        best, best_gain = longest, whole
     numbers = (
         f"{best} of {len(draft)} draft tokens on {context_tokens} context tokens: "
         f"expected gain ${best_gain:+.7f} (output/input {_ratio(rates)}, "

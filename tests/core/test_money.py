@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cheapspec.core.effects import Usage
@@ -35,6 +35,7 @@ def test_b01_contradicting_counts_are_clamped(usage: Usage, usd: str) -> None:
     assert cost(usage, GPT_4O) == Decimal(usd)
 
 
+@settings(deadline=None)
 @given(*[st.integers(-10, 5000)] * 4)
 def test_a_bill_lies_between_nothing_and_the_whole_prompt_at_the_dearest_price(
     prompt: int, reply: int, cached: int, written: int

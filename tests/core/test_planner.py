@@ -6,7 +6,7 @@ import math
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cheapspec.core.acceptance import DraftToken
@@ -76,6 +76,7 @@ def enumerate_gain(
     return expected
 
 
+@settings(deadline=None)
 @given(
     agreements=st.lists(st.floats(0.05, 1.0), min_size=1, max_size=12),
     ratio=st.floats(0.5, 10),
@@ -160,6 +161,7 @@ def test_the_draft_is_cut_where_it_becomes_doubtful() -> None:
     assert decision.expected_gain == pytest.approx(max(gains))
 
 
+@settings(deadline=None)
 @given(
     probabilities=st.lists(st.floats(0.01, 1.0), min_size=1, max_size=40),
     remaining=st.one_of(st.none(), st.integers(1, 50)),
@@ -198,6 +200,7 @@ def test_no_other_prefix_would_have_been_better(
 
 
 @pytest.mark.parametrize("round_index", [0, 1])
+@settings(deadline=None)
 @given(x=st.integers(0, 100_000), n=st.integers(1, 300), qs=st.floats(0, 1), finished=st.booleans())
 def test_a_flat_price_is_never_scored(round_index: int, x: int, n: int, qs: float, finished: bool) -> None:
     """r = 1 cannot save by scoring, however sure the draft and cheap the context."""
