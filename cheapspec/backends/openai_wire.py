@@ -19,6 +19,7 @@ from cheapspec.core.acceptance import Alternative, TargetLogprob, usable
 from cheapspec.core.effects import HttpReply
 from cheapspec.core.ports import Identity, Unusable
 from cheapspec.core.request import Request
+from cheapspec.core.untyped import as_list, as_mapping, is_list, is_mapping
 
 __all__ = [
     "NEUTRAL_SAMPLING",
@@ -29,7 +30,6 @@ __all__ = [
     "identity_of",
     "ids_of",
     "listed",
-    "mapping",
     "names_missing_model",
     "refusal",
     "route_missing",
@@ -61,18 +61,13 @@ _CONTEXT = re.compile(
 _NOT_JSON = re.compile(r"out of range float|not json compliant", re.IGNORECASE)
 
 
-def mapping(value: object) -> Mapping[str, Any]:
-    """``value`` if it is a JSON object, else an empty one."""
-    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
-
-
 def error_message(body: object) -> str:
     """The human part of an error reply: OpenAI's ``{"error": {"message"}}``, older flat objects,
     FastAPI's ``{"detail"}``, plain strings; empty when there is none.
     """
-    found: object = mapping(body).get("error", mapping(body).get("message", mapping(body).get("detail", "")))
-    if isinstance(found, dict):
-        found = mapping(found).get("message", "")  # pyright: ignore[reportUnknownArgumentType]
+    found: object = as_mapping(body).get("error", as_mapping(body).get("message", as_mapping(body).get("detail", "")))
+    if is_mapping(found):
+        found = as_mapping(found).get("message", "")
     return found if isinstance(found, str) else ""
 
 
@@ -113,8 +108,8 @@ def route_missing(reply: HttpReply | None) -> bool:
 
 def first_choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
     """``choices[0]``, or an empty object."""
-    choices: object = body.get("choices")
-    return mapping(choices[0]) if isinstance(choices, list) and choices else {}  # pyright: ignore[reportUnknownArgumentType]
+    choices = as_list(body.get("choices"))
+    return as_mapping(choices[0]) if choices else {}
 
 
 def identity_of(body: Mapping[str, Any]) -> Identity:
@@ -136,9 +131,9 @@ def identity_of(body: Mapping[str, Any]) -> Identity:
 
 def ids_of(value: object) -> tuple[int, ...] | None:
     """A list of token ids, or ``None`` when it is anything else."""
-    if not isinstance(value, list):
+    if not is_list(value):
         return None
-    items: list[object] = value  # pyright: ignore[reportUnknownVariableType]
+    items: list[object] = value
     found = tuple(item for item in items if isinstance(item, int) and not isinstance(item, bool))
     return found if len(found) == len(items) else None
 
@@ -158,8 +153,8 @@ def listed(entry: object) -> tuple[Listed, ...]:
     "decoded_token"}}``, in the order sent (the given token first). Empty for ``null``.
     """
     found: list[Listed] = []
-    for key, value in mapping(entry).items():
-        fields = mapping(value)
+    for key, value in as_mapping(entry).items():
+        fields = as_mapping(value)
         number: object = fields.get("logprob")
         text: object = fields.get("decoded_token")
         rank: object = fields.get("rank")

@@ -15,7 +15,6 @@ from cheapspec.backends.openai_wire import (
     identity_of,
     ids_of,
     listed,
-    mapping,
     refusal,
     target_logprob,
 )
@@ -25,9 +24,10 @@ from cheapspec.core.acceptance import TargetLogprob, shows_distribution
 from cheapspec.core.alignment import align
 from cheapspec.core.effects import HttpReply, HttpRequest, Op, Usage
 from cheapspec.core.ports import Context, NextToken, Score, Streaming, TargetPiece, Unusable
-from cheapspec.core.reply import read_usage
+from cheapspec.core.received import read_usage
 from cheapspec.core.request import Request
 from cheapspec.core.sse import ChatStreamReader
+from cheapspec.core.untyped import as_list, as_mapping
 
 __all__ = [
     "SAMPLING_FIELDS",
@@ -83,7 +83,7 @@ def tokenize_prompt(request: Request) -> HttpRequest:
     variables: dict[str, Any] = carry(request, ("documents", "reasoning_effort"))
     if "reasoning_effort" in variables:
         variables["enable_thinking"] = variables["reasoning_effort"] != "none"
-    variables |= mapping(request.body.get("chat_template_kwargs"))
+    variables |= as_mapping(request.body.get("chat_template_kwargs"))
     if variables:
         body["chat_template_kwargs"] = variables
     return HttpRequest("tokenize", "/tokenize", body)
@@ -91,7 +91,7 @@ def tokenize_prompt(request: Request) -> HttpRequest:
 
 def read_prompt(reply: HttpReply) -> Context | Unusable:
     """The prompt's ids; ``extra`` is the model's window in tokens."""
-    body = mapping(reply.json())
+    body = as_mapping(reply.json())
     ids = ids_of(body.get("tokens"))
     if not ids:
         return Unusable("cannot_score", "tokenize: the reply has no token ids")
@@ -112,18 +112,18 @@ def score(memory: TokenMemory, request: Request, context: Context, draft: str) -
     problem = refusal(reply, "tokenize")
     if problem is not None or reply is None:
         return problem or Unusable("cannot_score", "tokenize: no reply", retryable=True)
-    found = mapping(reply.json())
+    found = as_mapping(reply.json())
     ids = ids_of(found.get("tokens"))
-    pieces: object = found.get("token_strs")
+    pieces = as_list(found.get("token_strs"))
     if not ids:
         return Unusable("cannot_score", "tokenize: the reply has no token ids")
     surfaces: tuple[bytes, ...] | None = None
-    if isinstance(pieces, list) and len(pieces) == len(ids):  # pyright: ignore[reportUnknownArgumentType]
-        surfaces = pieces_to_bytes([str(piece) for piece in pieces], draft)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if len(pieces) == len(ids):
+        surfaces = pieces_to_bytes([str(piece) for piece in pieces], draft)
     if surfaces is None:
         # Before anything is paid: do these ids stand for this text at all?
         reply = yield HttpRequest("detokenize", "/detokenize", {"model": request.model, "tokens": list(ids)})
-        if reply is None or mapping(reply.json()).get("prompt") != draft:
+        if reply is None or as_mapping(reply.json()).get("prompt") != draft:
             return Unusable("cannot_score", "the target's tokens do not give the draft's text back")
     else:
         for token_id, data in zip(ids, surfaces, strict=True):
@@ -157,19 +157,18 @@ def read_score(
     problem = refusal(reply, "score")
     if problem is not None or reply is None:
         return problem or Unusable("cannot_score", "score: no reply", retryable=True)
-    body = mapping(reply.json())
+    body = as_mapping(reply.json())
     choice = first_choice(body)
-    entries: object = choice.get("prompt_logprobs")
+    entries = as_list(choice.get("prompt_logprobs"))
     prompt = (*before, *ids)
-    if not isinstance(entries, list) or len(entries) != len(prompt):  # pyright: ignore[reportUnknownArgumentType]
+    if len(entries) != len(prompt):
         return Unusable("cannot_score", "the reply has no log-probabilities of the prompt", lasting=True)
     echoed = ids_of(choice.get("prompt_token_ids", body.get("prompt_token_ids")))
     if echoed is not None and echoed != prompt:
         return Unusable("cannot_score", "the reply scores other token ids than were sent", lasting=True)
-    rows = [listed(entry) for entry in entries]  # pyright: ignore[reportUnknownVariableType]
-    texts = surfaces or tuple(
-        _given_text(row, token_id) for row, token_id in zip(rows[len(before) :], ids, strict=True)
-    )
+    rows = [listed(entry) for entry in entries]
+    drafted = list(zip(rows[len(before) :], ids, strict=True))
+    texts: tuple[bytes | str, ...] = surfaces or tuple(_given_text(row, token_id) for row, token_id in drafted)
     ends = align(texts, draft)
     if ends is None:
         return Unusable("cannot_score", "the scored tokens do not join to the draft")
@@ -252,7 +251,7 @@ def _ask_exact(memory: TokenMemory, request: Request, token_id: int, text: str) 
     """The text, with or without a space before it, that tokenizes to exactly this id."""
     for candidate in (text, " " + text):
         reply = yield _tokenize_text(request, candidate)
-        if reply is not None and reply.status < 300 and ids_of(mapping(reply.json()).get("tokens")) == (token_id,):
+        if reply is not None and reply.status < 300 and ids_of(as_mapping(reply.json()).get("tokens")) == (token_id,):
             memory.learn_text(token_id, candidate)
             return candidate
     return None

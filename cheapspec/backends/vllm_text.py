@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cheapspec.backends.openai_wire import (
@@ -26,7 +26,6 @@ from cheapspec.backends.openai_wire import (
     identity_of,
     ids_of,
     listed,
-    mapping,
     refusal,
     target_logprob,
 )
@@ -36,9 +35,11 @@ from cheapspec.core.acceptance import TargetLogprob, shows_distribution
 from cheapspec.core.alignment import align
 from cheapspec.core.effects import HttpReply, HttpRequest, Op, Usage
 from cheapspec.core.ports import Context, NextToken, Score, Streaming, TargetPiece, Unusable
-from cheapspec.core.reply import read_usage
+from cheapspec.core.received import read_usage
 from cheapspec.core.request import Request
 from cheapspec.core.sse import ChatStreamReader
+from cheapspec.core.text import special_cut
+from cheapspec.core.untyped import as_list, as_mapping
 
 __all__ = ["advance", "continue_", "score", "seam", "start"]
 
@@ -69,9 +70,16 @@ _NOT_FOR_SCORING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """What earlier replies showed of the prompt: the ids (or texts) before the reply's first token."""
+    """What earlier replies showed: the ids before the reply's first token, and the offsets in the reply
+    at which its tokens end (those that end inside a character with the end of that character).
+    """
 
     prompt: tuple[int, ...]
+    ends: tuple[int, ...] = ()
+
+    def tokens_until(self, offset: int) -> int | None:
+        """How many reply tokens lie before an offset; ``None`` where that is not known."""
+        return None if not self.ends or offset > self.ends[-1] else sum(end <= offset for end in self.ends)
 
 
 def start(request: Request) -> Context:
@@ -102,28 +110,28 @@ def score(memory: TokenMemory, request: Request, context: Context, draft: str) -
     body |= {**NEUTRAL_SAMPLING, "max_tokens": 1, "prompt_logprobs": 1, "return_token_ids": True}
     path = "chat/completions" if request.kind == "chat" else "completions"
     reply = yield HttpRequest("score", path, body, billed=True)
-    return _read(memory, reply, context, part, whole=part == draft, chat=request.kind == "chat")
+    return _read(memory, request, reply, context, part, whole=part == draft)
 
 
 def _read(
-    memory: TokenMemory, reply: HttpReply | None, context: Context, draft: str, *, whole: bool, chat: bool
+    memory: TokenMemory, request: Request, reply: HttpReply | None, context: Context, draft: str, *, whole: bool
 ) -> Score | Unusable:
     problem = refusal(reply, "score")
     if problem is not None or reply is None:
         return problem or Unusable("cannot_score", "score: no reply", retryable=True)
-    body = mapping(reply.json())
+    body = as_mapping(reply.json())
     choice = first_choice(body)
-    entries: object = body.get("prompt_logprobs") or choice.get("prompt_logprobs")
-    if not isinstance(entries, list) or len(entries) < 2:  # pyright: ignore[reportUnknownArgumentType]
+    entries = as_list(body.get("prompt_logprobs") or choice.get("prompt_logprobs"))
+    if len(entries) < 2:
         return Unusable("cannot_score", "the reply has no log-probabilities of the prompt", lasting=True)
-    rows = [listed(entry) for entry in entries]  # pyright: ignore[reportUnknownVariableType]
+    rows = [listed(entry) for entry in entries]
     prompt = _given(rows, ids_of(body.get("prompt_token_ids") or choice.get("prompt_token_ids")))
     if prompt is None:
         return Unusable("cannot_score", "the log-probabilities are of other tokens than the prompt's", lasting=True)
     surfaces = [given.text if given is not None else "�" for given in prompt]
     found = seam(surfaces, context.text, draft)
     if found is None:
-        closed = context.text + draft in "".join(surfaces)
+        closed = _closed("".join(surfaces), context.text + draft, request)
         detail = "the server closed the turn" if closed else "the scored tokens do not end in the reply and the draft"
         return Unusable("cannot_score", detail, lasting=closed)
     reply_at, draft_at = found
@@ -140,8 +148,8 @@ def _read(
         tokens.append(judged or TargetLogprob("�", None))
     numbers = [given.logprob for given in prompt if given is not None]
     generated: Mapping[str, Any] = choice
-    if chat:
-        generated = {**choice, "text": mapping(choice.get("message")).get("content")}
+    if request.kind == "chat":
+        generated = {**choice, "text": as_mapping(choice.get("message")).get("content")}
     usage = read_usage(body.get("usage")) or Usage(len(rows), 1, estimated=True)
     return Score(
         tuple(tokens),
@@ -171,6 +179,15 @@ def _given(rows: Sequence[tuple[Listed, ...]], ids: tuple[int, ...] | None) -> l
             return None
         out.append(given)
     return out
+
+
+def _closed(shown: str, sent: str, request: Request) -> bool:
+    """The text stands in the prompt, a control token after it: the turn was closed. Text that the
+    caller's own messages contain as well proves nothing.
+    """
+    at = shown.rfind(sent)
+    mine = any(sent in str(message.get("content")) for message in request.messages)
+    return at >= 0 and not mine and special_cut(shown[at + len(sent) :]) < len(shown) - at - len(sent)
 
 
 def seam(surfaces: Sequence[str], reply: str, draft: str) -> tuple[int, int] | None:
@@ -206,17 +223,28 @@ def advance(
     if follow is not None and follow.text and not follow.ends_turn:
         text, tokens = text + follow.text, context.tokens + accepted + 1
     known = context.prompt_tokens if context.prompt_tokens is not None else score.prompt_tokens
-    return Context(known, text, tokens, None, score.extra)
+    shown = score.extra if isinstance(score.extra, _Shown) else _Shown(())
+    earlier = context.extra.ends if isinstance(context.extra, _Shown) else ()
+    base, last, ends = len(context.text), len(text), list(earlier)
+    for index in range(tokens - context.tokens):
+        end = score.ends[index] if index < accepted else None
+        ends.append(last if end is None else base + end)
+    for index in range(len(ends) - 2, -1, -1):
+        ends[index] = min(ends[index], ends[index + 1])
+    return Context(known, text, tokens, None, replace(shown, ends=tuple(ends)))
 
 
 def continue_(request: Request, context: Context, max_tokens: int | None) -> Streaming[TargetPiece]:
     """The hand-off by text, with the caller's own fields; only the token limit is what is left of it."""
     chat = request.kind == "chat"
     body = _with_reply(request, context.text.rstrip() if chat else context.text)
-    options = mapping(body.get("stream_options"))
+    options = as_mapping(body.get("stream_options"))
     body |= {"stream": True, "stream_options": {**options, "include_usage": True}}
     body.pop("prediction", None)
     if max_tokens is not None:
+        done = context.extra.tokens_until(len(context.text)) if isinstance(context.extra, _Shown) else None
+        if done is not None and request.max_tokens is not None:
+            max_tokens = max(1, request.max_tokens - done)
         name = "max_completion_tokens" if "max_completion_tokens" in request.body else "max_tokens"
         body[name] = max_tokens
     elif not chat:
