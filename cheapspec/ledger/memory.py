@@ -2,7 +2,8 @@
 
 Rules
 -----
-* The newest ``capacity`` requests are kept whole; what falls out stays in the totals.
+* ``capacity`` requests are kept whole. The one that was closed first falls out first (open ones only when
+  there is no other), and stays in the totals.
 * When a request closes, a call of it that is still open and billed becomes ``possibly_billed`` (it was
   written just before it went out, so the provider may charge it), one that is not billed ``cancelled``.
   Should such a call be closed later after all, the later word counts.
@@ -114,7 +115,8 @@ class MemoryLedger:
     def __init__(self, capacity: int = 10_000) -> None:
         self._capacity = max(capacity, 1)
         self._lock = Lock()
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._entries: dict[str, _Entry] = {}
+        self._closed: OrderedDict[str, None] = OrderedDict()
         self._request_of: dict[str, str] = {}
         self._dropped = Totals()
         self._lost = 0
@@ -126,7 +128,9 @@ class MemoryLedger:
                 return
             self._entries[row.request_id] = _Entry(row)
             while len(self._entries) > self._capacity:
-                _, oldest = self._entries.popitem(last=False)
+                name = next(iter(self._closed), None) or next(iter(self._entries))
+                self._closed.pop(name, None)
+                oldest = self._entries.pop(name)
                 self._dropped = _add(self._dropped, oldest)
                 for call_id in oldest.calls:
                     self._request_of.pop(call_id, None)
@@ -162,6 +166,7 @@ class MemoryLedger:
                 self._lost += 1
                 return
             entry.info = dict(info)
+            self._closed[request_id] = None
             for call_id, record in entry.calls.items():
                 if record.status == "open":
                     status = "possibly_billed" if record.row.billed else "cancelled"

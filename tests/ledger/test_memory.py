@@ -138,6 +138,22 @@ def test_the_oldest_requests_fall_out_but_not_out_of_the_totals() -> None:
     assert totals.by_reason == {"tools": 10}
 
 
+def test_an_open_request_outlives_the_closed_ones() -> None:
+    """A slow request is not dropped by quick ones before it is settled; without closed ones the oldest goes."""
+    ledger = MemoryLedger(capacity=2)
+    ledger.open_request(request("slow"))
+    ledger.open_call(call("slow-c", "slow"))
+    for i in range(5):
+        booked(ledger, f"quick{i}", "0.1", {"decision": "direct"})
+    ledger.close_call(Call("slow-c", "ok", cost_usd="0.7"))
+    ledger.close_request("slow", {"decision": "direct"})
+    assert (ledger.totals().paid_usd, ledger.totals().lost) == (Decimal("1.2"), 0)
+    for name in "abc":
+        ledger.open_request(request(name))
+    assert [record.row.request_id for record in ledger.requests()] == ["b", "c"]
+    assert ledger.totals().requests == 9
+
+
 def test_nothing_raises_and_what_is_lost_is_counted() -> None:
     """Writes that make no sense (unknown or repeated ids) are counted, and leave the other books alone."""
     ledger = MemoryLedger()
