@@ -319,14 +319,16 @@ def test_the_drafts_are_a_dial_of_acceptance(
 ) -> None:
     """Against the F16 target's own greedy text Q4_1 agrees most, one layer less less, three layers less least."""
     drafts = {"q4_1": q4_1_server, "drop1": drop1_server, "drop3": drop3_server}
-    agreed, total = dict.fromkeys(drafts, 0), 0
+    agreed, total = dict.fromkeys(drafts, 0), dict.fromkeys(drafts, 0)
     for ask in ("Write a Python function that adds two numbers.", "What is the capital of France?", "Count to ten."):
         prompt = f"<|im_start|>user\n{ask}<|im_end|>\n<|im_start|>assistant\n"
         body = {"prompt": prompt, "n_predict": 48, "temperature": 0}
         text = httpx2.post(f"{f16_server.url}/completion", json=body, timeout=120).json()["content"]
-        counts = {name: agreement(draft, prompt, text) for name, draft in drafts.items()}
-        agreed = {name: agreed[name] + counts[name][0] for name in drafts}
-        total += counts["q4_1"][1]
-    assert total > 60
-    assert agreed["q4_1"] / total > 0.9
-    assert agreed["q4_1"] > agreed["drop1"] > agreed["drop3"] > 0.2 * total
+        for name, draft in drafts.items():  # each splits the text into tokens its own way
+            right, tokens = agreement(draft, prompt, text)
+            agreed[name] += right
+            total[name] += tokens
+    share = {name: agreed[name] / total[name] for name in drafts}
+    assert min(total.values()) > 60
+    assert share["q4_1"] > 0.9
+    assert share["q4_1"] > share["drop1"] > share["drop3"] > 0.2

@@ -90,7 +90,8 @@ CATALOGUE: dict[str, Download | Rewritten] = {
 }
 
 DEMO = ("smollm2-135m-q4_1", "smollm2-135m-f16", "smollm2-135m-f16-drop1", "smollm2-135m-f16-drop3")
-"""What the demo and the tests run: one target and drafts of three strengths, from one 93 MB wheel."""
+"""What the demo and the tests run, from one 93 MB wheel: the F16 target, and drafts whose tokens are its own
+greedy choice 98 % (Q4_1), 74 % (drop1) and 44 % (drop3) of the time (ten short prompts, 2026-11-29)."""
 
 BENCH = ("qwen2.5-coder-0.5b-q4_k_m", "qwen2.5-coder-1.5b-q4_k_m")
 """The realistic pair, 1.7 GB; opt-in."""
