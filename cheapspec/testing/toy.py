@@ -78,7 +78,7 @@ class ToyModel:
         # What may stand where: the base logit of a token outside a character, and after each part of one.
         self._base = [0.0 if index > 257 or surface in single else -30.0 for index, surface in enumerate(surfaces)]
         for character in known:
-            self._base[character[0]] = -2.0
+            self._base[character[0]] = 1.0
         self._base[self.end_id] = ends
         self._parts: dict[bytes, set[int]] = {}
         for character in known:
@@ -132,7 +132,8 @@ class ToyModel:
         if pinned is None:
             return list(free)
         # The rest of the mass keeps the hash's order, so a second choice exists everywhere.
-        rest = math.log1p(-math.exp(_PINNED)) - math.log(max(1e-9, 1.0 - math.exp(free[pinned])))
+        others = sum(math.exp(value) for token, value in enumerate(free) if token != pinned)
+        rest = math.log1p(-math.exp(_PINNED)) - math.log(others)
         mixed = [value + rest for value in free]
         mixed[pinned] = _PINNED
         return mixed
