@@ -60,21 +60,22 @@ def safe_cut(text: str) -> int:
     for offset in range(len(text) - 1, 0, -1):
         before, here = text[offset - 1], text[offset]
         if here == " ":
-            if offset + 1 < len(text) and not _glues(before) and not before.isspace() and _begins(text[offset + 1]):
+            if offset + 1 < len(text) and not _binds(before) and not before.isspace() and _begins(text[offset + 1]):
                 return offset
         elif here in _FULL_WIDTH and before.isalpha():
             return offset
     return 0
 
 
+def _binds(character: str) -> bool:
+    """Joiners, tags and controls bind to what follows; characters that Unicode's tables do not know may, too."""
+    return unicodedata.category(character).startswith("C")
+
+
 def _begins(character: str) -> bool:
-    """Whether a visible run can begin with it: no space, no mark that belongs to the character before."""
-    return not character.isspace() and not _glues(character) and not unicodedata.category(character).startswith("M")
-
-
-def _glues(character: str) -> bool:
-    """Joiners, selectors, skin tones, tags and controls: they bind to a neighbour."""
-    return unicodedata.category(character) in ("Cf", "Cc", "Cs", "Cn") or "\U0001f3fb" <= character <= "\U0001f3ff"
+    """Whether a visible run can begin with it: no space, no mark or skin tone of the character before."""
+    mark = unicodedata.category(character).startswith("M") or "\U0001f3fb" <= character <= "\U0001f3ff"
+    return not character.isspace() and not mark and not _binds(character)
 
 
 def join_continuation(prefix: str, continuation: str, *, echoed: bool | None = None) -> str:
