@@ -1,0 +1,53 @@
+"""Reads the classic scoring question (``echo`` with ``logprobs`` on ``/v1/completions``) and says in a
+sentence what the answer shows.
+
+Servers differ here more than anywhere: llama.cpp ignores ``echo`` silently and reports the generated token
+in chat shape; llama-cpp-python 0.3.36 echoes, but scores each token by the distribution *after* it; some
+routers turn the call into a chat. An answer proves scoring only if its tokens join to the text that was
+sent and carry real numbers at their own positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cheapspec.backends.openai_wire import error_message, first_choice
+from cheapspec.core.acceptance import shows_distribution
+from cheapspec.core.effects import HttpReply
+from cheapspec.core.untyped import as_list, as_mapping, is_number
+
+__all__ = ["read_echo", "shifted_by_one"]
+
+
+def read_echo(reply: HttpReply | None, text: str) -> str:
+    """One sentence about the reply to ``{"prompt": text, "echo": true, "logprobs": 1}``."""
+    if reply is None:
+        return "echo: no reply"
+    if reply.status >= 300:
+        return f"echo is refused: HTTP {reply.status} {error_message(reply.json())[:120]}".rstrip()
+    told = as_mapping(first_choice(as_mapping(reply.json())).get("logprobs"))
+    tokens = [str(token) for token in as_list(told.get("tokens"))]
+    numbers = as_list(told.get("token_logprobs"))
+    if not tokens or len(tokens) != len(numbers) or not "".join(tokens).startswith(text):
+        return "echo is ignored: the reply has no log-probabilities of the text that was sent"
+    if not shows_distribution(float(number) if is_number(number) else None for number in numbers):
+        return "echo gives placeholders instead of log-probabilities"
+    if shifted_by_one(tokens, as_list(told.get("top_logprobs"))):
+        return "echo gives log-probabilities that are shifted by one position"
+    return "echo gives log-probabilities of the text; no dialect of this version uses them"
+
+
+def shifted_by_one(tokens: Sequence[str], listed: Sequence[Any]) -> bool:
+    """Whether the best alternative at a position is the next token more often than its own.
+
+    A text that the model finds likely is needed: then the two cases are far apart.
+    """
+    own = after = 0
+    for index, entry in enumerate(listed[: len(tokens)]):
+        numbers = {text: float(number) for text, number in as_mapping(entry).items() if is_number(number)}
+        if numbers:
+            best = max(numbers, key=numbers.__getitem__)
+            own += best == tokens[index]
+            after += index + 1 < len(tokens) and best == tokens[index + 1]
+    return after > own

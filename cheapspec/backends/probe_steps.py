@@ -1,0 +1,217 @@
+"""The probe's questions to one dialect, with their controls. Rules in :mod:`cheapspec.backends.probe`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from cheapspec.backends.facts import Facts
+from cheapspec.backends.llamacpp import LlamaCppTarget
+from cheapspec.backends.openai_wire import first_choice, ids_of, refusal
+from cheapspec.backends.vllm import VllmTarget
+from cheapspec.core.acceptance import TargetLogprob, verify_greedy
+from cheapspec.core.effects import HttpReply, HttpRequest, Op
+from cheapspec.core.ports import Context, Score, Unusable
+from cheapspec.core.received import read_usage
+from cheapspec.core.request import Request
+from cheapspec.core.text import safe_cut
+from cheapspec.core.untyped import as_mapping
+
+__all__ = ["Probe"]
+
+T = TypeVar("T")
+
+_QUESTION = "Write the numbers from one to six as words, separated by commas."
+_REPLY_TOKENS = 16
+_TIE_NATS = 0.5
+"""Two kernels of one model may differ by some tenths of a nat in bf16 (gaps of 0.125 are common)."""
+
+
+def _as_probe(op: Op[T]) -> Op[T]:
+    """The same calls, booked as the probe's."""
+    try:
+        call = next(op)
+        while True:
+            reply = yield replace(call, purpose="probe")
+            call = op.send(reply)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+
+
+@dataclass(slots=True)
+class Probe:
+    """One run with one dialect: reply, score, control, continue."""
+
+    model: str
+    target: VllmTarget | LlamaCppTarget
+    backend: str
+    evidence: tuple[str, ...]
+    facts: Facts = field(default_factory=Facts)
+    request: Request = field(init=False)
+
+    def __post_init__(self) -> None:
+        message = {"role": "user", "content": _QUESTION}
+        body = {"model": self.model, "messages": [message], "temperature": 0, "max_tokens": _REPLY_TOKENS}
+        self.request = Request("chat", body, self.model, False, (message,), max_tokens=_REPLY_TOKENS)
+
+    def end(self, finding: str, reason: str = "cannot_score", **found: Any) -> Facts:
+        """The probe is over, for this reason."""
+        return replace(self.facts, backend=self.backend, evidence=(*self.evidence, finding), reason=reason, **found)
+
+    def note(self, finding: str) -> None:
+        """Add a sentence."""
+        self.evidence = (*self.evidence, finding)
+
+    def run(self) -> Op[Facts]:
+        """Reply, score, control, continue."""
+        reply = yield self._chat(self.request.body)
+        problem = refusal(reply, "chat")
+        if problem is not None or reply is None:
+            return self._unusable(problem or Unusable("not_probed", retryable=True))
+        body = as_mapping(reply.json())
+        choice = first_choice(body)
+        message = as_mapping(choice.get("message"))
+        own: object = message.get("content")
+        if not isinstance(own, str) or not own.strip():
+            thinks = bool(message.get("reasoning") or message.get("reasoning_content"))
+            return self.end("a plain question brought no text", "reasoning" if thinks else "cannot_score")
+        usage = read_usage(body.get("usage"))
+        self.facts = replace(self.facts, reports_cached_tokens=usage is not None and usage.cached_tokens is not None)
+        context = yield from self._open(ids_of(body.get("prompt_token_ids")))
+        if isinstance(context, Unusable):
+            return self._unusable(context)
+        score = yield from _as_probe(self.target.score(self.request, context, own))
+        if isinstance(score, Unusable):
+            return self._unusable(score)
+        wrong = self._check(score, ids_of(choice.get("token_ids")))
+        if wrong is not None:
+            return self.end(wrong)
+        again = yield from _as_probe(self.target.score(self.request, context, _corrupted(own)))
+        if isinstance(again, Unusable):
+            return self._unusable(again)
+        if verify_greedy(again.tokens).accepted == len(again.tokens):
+            return self.end("a corrupted text passes as the target's own")
+        self.note("a corrupted copy does not pass")
+        self._cache_of_scoring(context, again)
+        return (yield from self._continuation(context, own, score))
+
+    def _chat(self, body: Mapping[str, Any]) -> HttpRequest:
+        extra = {"return_token_ids": True} if isinstance(self.target, VllmTarget) else {}
+        return HttpRequest("probe", "chat/completions", {**body, **extra}, billed=True)
+
+    def _unusable(self, why: Unusable) -> Facts:
+        if why.retryable or why.status == 429:
+            return self.end(why.detail or "the server did not answer", "not_probed")
+        return self.end(why.detail, why.reason)
+
+    def _open(self, shown: tuple[int, ...] | None) -> Op[Context | Unusable]:
+        context = yield from _as_probe(self.target.open(self.request))
+        if isinstance(context, Unusable) or context.ids is None or shown is None or context.ids == shown:
+            return context
+        self.note("/tokenize renders another prompt than the chat route, so the text route is used")
+        self.target = VllmTarget(route="text")
+        return (yield from _as_probe(self.target.open(self.request)))
+
+    def _check(self, score: Score, written: tuple[int, ...] | None) -> str | None:
+        """What is wrong with the score of the target's own greedy reply."""
+        if not score.trusted:
+            return "the log-probabilities are no distribution (all 0.0, or none)"
+        tokens = [
+            token
+            for index, token in enumerate(score.tokens)
+            if written is None or written[: index + 1] == tuple(one.token_id for one in score.tokens[: index + 1])
+        ]
+        judged = [token for token in tokens if token.logprob is not None]
+        if not judged:
+            return "no token of the target's own reply could be judged"
+        below = sum(not _leads(token) for token in judged)
+        if below:
+            shifted = _shifted(score.tokens)
+            what = "the log-probabilities are shifted by one position" if shifted else "its scoring is not its sampling"
+            return f"{below} of {len(judged)} tokens of its own greedy reply are not its argmax: {what}"
+        self.note(f"{len(judged)} tokens of its own greedy reply are its argmax")
+        return None
+
+    def _cache_of_scoring(self, context: Context, score: Score) -> None:
+        known, cached = context.prompt_tokens or score.prompt_tokens, score.usage.cached_tokens
+        if known and cached is not None:
+            self.facts = replace(self.facts, reports_cached_tokens=True, qs=_uncached(cached, known))
+            self.note(f"scoring again reads {cached} of {known} known tokens from the cache")
+
+    def _continuation(self, context: Context, own: str, score: Score) -> Op[Facts]:
+        half = next((i for i, end in enumerate(score.ends) if end and end * 2 >= len(own)), len(score.ends) - 1)
+        if context.ids is None:
+            cut = safe_cut(own) or len(own)
+            start: Context | Unusable = replace(context, text=own[:cut])
+        else:
+            start = yield from _as_probe(self.target.advance(self.request, context, own, score, half + 1, None))
+        if isinstance(start, Unusable):
+            return self._unusable(start)
+        call = self.target.continue_(self.request, start, 4).request
+        body = {key: value for key, value in (call.body or {}).items() if key != "stream_options"}
+        reply = yield replace(call, purpose="probe", stream=False, body={**body, "stream": False})
+        problem = refusal(reply, "continue")
+        if reply is None or (problem is not None and problem.retryable):
+            return self._unusable(problem or Unusable("not_probed", retryable=True))
+        text, cached = _continued(reply)
+        rest = own[len(start.text) :]
+        follows = text is not None and (rest.startswith(text) or text.startswith(rest))
+        self.note(f"from the middle of that reply it {'continues' if follows else 'does not continue'}")
+        known = (start.prompt_tokens or score.prompt_tokens or 0) + start.tokens
+        return self._all(follows, _uncached(cached, known) if cached is not None and known else None)
+
+    def _all(self, follows: bool, qh: float | None) -> Facts:
+        target = self.target
+        ends = target.memory.end_ids if isinstance(target, VllmTarget) else target.end_ids
+        return replace(
+            self.facts,
+            backend=self.backend,
+            can_score=target.can_score and follows,
+            can_force=target.can_force and follows,
+            can_continue=follows,
+            qh=qh,
+            eos_ids=tuple(sorted(ends)),
+            evidence=self.evidence,
+            reason="" if follows else "cannot_score",
+            route=target.route if isinstance(target, VllmTarget) else None,
+        )
+
+
+def _leads(token: TargetLogprob) -> bool:
+    """The token is the argmax, or so near that another kernel may say so."""
+    best = max((one.logprob for one in token.top), default=None)
+    return token.rank == 1 or (token.logprob is not None and best is not None and token.logprob >= best - _TIE_NATS)
+
+
+def _shifted(tokens: tuple[TargetLogprob, ...]) -> bool:
+    """More positions list the *next* token as best than the token that stands there."""
+    own = after = 0
+    for token, follower in pairwise(tokens):
+        best = max(token.top, key=lambda one: one.logprob, default=None)
+        if best is not None:
+            own += best.token_id == token.token_id
+            after += best.token_id == follower.token_id
+    return after > own
+
+
+def _corrupted(text: str) -> str:
+    """The text with other words in its second half."""
+    words = text.split(" ")
+    return " ".join(word if index * 2 < len(words) else "zebra" for index, word in enumerate(words)) + " zebra"
+
+
+def _uncached(cached: int, known: int) -> float:
+    return max(0.0, 1.0 - cached / known)
+
+
+def _continued(reply: HttpReply) -> tuple[str | None, int | None]:
+    """Text and cached tokens of an unstreamed continuation, in any of the three reply shapes."""
+    body = as_mapping(reply.json())
+    choice = first_choice(body)
+    text: object = choice.get("text", as_mapping(choice.get("message")).get("content", body.get("content")))
+    usage = read_usage(body.get("usage"))
+    cached: object = usage.cached_tokens if usage is not None else as_mapping(body.get("timings")).get("cache_n")
+    return text if isinstance(text, str) else None, cached if isinstance(cached, int) else None
