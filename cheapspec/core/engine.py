@@ -121,7 +121,7 @@ class _Engine:
                 return
             if decision.action != "score":
                 break
-            rest = yield from self._round(draft.head(decision.draft_tokens))
+            rest = yield from self._round(draft, draft.head(decision.draft_tokens))
             if rest is None:
                 return
             if isinstance(rest, Unusable) or not self._worth_drafting():
@@ -204,9 +204,9 @@ class _Engine:
 
     # --- one round -------------------------------------------------------------------------
 
-    def _round(self, draft: Draft) -> Steps[Draft | Unusable | None]:
-        """Score, accept, show. ``None``: the reply is over. ``Unusable``: hand off. A ``Draft``: what the
-        correction left of this one, maybe nothing.
+    def _round(self, whole: Draft, draft: Draft) -> Steps[Draft | Unusable | None]:
+        """Score ``draft``, the head of ``whole``; accept, show. ``None``: the reply is over. ``Unusable``: hand
+        off. A ``Draft``: what is left of ``whole`` to be scored next, maybe nothing.
         """
         started = self.calls.now
         scoring = self.target.score(self.request, self.turn.context, draft.text)
@@ -226,9 +226,9 @@ class _Engine:
         self.tally.identify(score.identity)
         if self.turn.context.prompt_tokens is None:
             self.turn.context = replace(self.turn.context, prompt_tokens=score.prompt_tokens)
-        return (yield from self._accept(draft, score))
+        return (yield from self._accept(whole, draft, score))
 
-    def _accept(self, draft: Draft, score: Score) -> Steps[Draft | Unusable | None]:
+    def _accept(self, whole: Draft, draft: Draft, score: Score) -> Steps[Draft | Unusable | None]:
         turn, before = self.turn, self.turn.context
         remaining = turn.remaining()
         result = verify_greedy(score.tokens, tie_nats=self.policy.tie_nats, limit=remaining)
@@ -261,8 +261,7 @@ class _Engine:
             return None
         if not gained:
             return Unusable("rejected", "nothing was accepted and no correction could be shown")
-        whole = result.accepted == len(score.tokens)
-        return draft.head(0) if whole or not corrected else self._rest(draft, offset, new[offset:])
+        return self._rest(whole, offset, new[offset:])
 
     def _follow(self, score: Score, result: VerificationResult, remaining: int | None) -> NextToken | None:
         """The target's own token after the accepted ones, where it is known and there is room for it."""
@@ -273,10 +272,13 @@ class _Engine:
         return None if result.correction is None else self.target.follow(result.correction)
 
     def _rest(self, draft: Draft, offset: int, correction: str) -> Draft:
-        """The old draft after the correction. Given text goes on after it in any case; a model is rather
-        asked anew, unless the correction stands further on in its draft and most of that is left.
+        """The draft after what was accepted and the target's own token. Where the draft goes on with that
+        token, it stays. Else given text is re-aligned in any case; a model is rather asked anew, unless the
+        correction stands further on in its draft and most of that is left.
         """
         text = draft.text
+        if text.startswith(correction, offset):
+            return replace(draft, tokens=slice_tokens(draft.tokens, offset + len(correction), len(text)))
         rest = realign(correction, text[offset:])
         start = len(text) - len(rest)
         anchored = bool(correction.strip()) and correction.strip() in text[offset:start]
