@@ -1,0 +1,77 @@
+"""The command line: ``cheapspec demo``, ``cheapspec chat``.
+
+Exit status: 0 good, 1 found something wrong, 2 misuse.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cheapspec.errors import CheapspecError, SettingsError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="cheapspec",
+    help="Draft on your own machine, let the paid model verify, see what it saved.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from cheapspec import __version__
+
+        typer.echo(f"cheapspec {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """Draft on your own machine, let the paid model verify, see what it saved."""
+
+
+@app.command()
+def demo(
+    prompt: Annotated[str | None, typer.Argument(help="What to ask; a small coding task by default.")] = None,
+    draft: Annotated[str, typer.Option(help="Which draft: twin (alike), drop1, drop3 (ever weaker).")] = "twin",
+    draft_tokens: Annotated[int | None, typer.Option(min=1, help="Fixed draft tokens a round; else planned.")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Longest reply.")] = 200,
+    json: Json = False,
+) -> None:
+    """Run draft and target on this machine, without keys, and compare with the target alone."""
+    from cheapspec.cli.demo import run
+
+    raise typer.Exit(run(prompt, draft, draft_tokens, max_tokens, as_json=json))
+
+
+@app.command()
+def chat(
+    model: Annotated[str | None, typer.Option(help="Target model; the embedded one by default.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="Target's API, as for openai (…/v1).")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Longest reply.")] = 400,
+) -> None:
+    """Talk to the target; drafts come from CHEAPSPEC_DRAFT or cheapspec.toml (embedded: from the demo's twin)."""
+    from cheapspec.cli.chat import run
+
+    raise typer.Exit(run(model, base_url, max_tokens))
+
+
+def main() -> None:
+    """Entry point: our own errors are a sentence on standard error, not a traceback."""
+    try:
+        app()
+    except SettingsError as error:
+        typer.echo(f"cheapspec: {error}", err=True)
+        raise SystemExit(2) from None
+    except CheapspecError as error:
+        typer.echo(f"cheapspec: {error}", err=True)
+        raise SystemExit(1) from None

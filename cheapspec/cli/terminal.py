@@ -1,0 +1,73 @@
+"""A reply on the terminal, accepted draft and target's own words told apart, and the card under it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from openai import Stream
+from openai.types.chat import ChatCompletionChunk
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cheapspec.core.info import Info
+
+__all__ = ["ACCEPTED", "TARGET", "card", "dollars", "legend", "share", "show_stream"]
+
+ACCEPTED = "green"
+TARGET = "bold yellow"
+
+
+def legend() -> Text:
+    """What the colours mean."""
+    line = Text()
+    line.append("accepted draft", ACCEPTED).append(" · ").append("written by the target", TARGET)
+    return line
+
+
+def show_stream(console: Console, stream: Stream[ChatCompletionChunk]) -> str:
+    """Print a stream as it comes; returns its text."""
+    parts: list[str] = []
+    for chunk in stream:
+        extra: Any = (chunk.model_extra or {}).get("cheapspec") or {}
+        for choice in chunk.choices:
+            text = choice.delta.content or ""
+            parts.append(text)
+            style = ACCEPTED if extra.get("source") == "draft" else TARGET
+            console.print(Text(text, style), end="", soft_wrap=True)
+    console.print()
+    return "".join(parts)
+
+
+def dollars(amount: Decimal | None) -> str:
+    """An amount of a single reply, readable: millionths of a dollar have four digits."""
+    return "unknown" if amount is None else f"${amount:.7f}".rstrip("0").ljust(6, "0")
+
+
+def share(part: Decimal | None, whole: Decimal | None) -> str:
+    """A saving in per cent; negative when it cost more."""
+    return "" if part is None or not whole else f" ({part / whole * 100:+.0f} %)"
+
+
+def card(rows: list[tuple[str, str]], title: str) -> Table:
+    """Two columns under a title."""
+    table = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for name, value in rows:
+        table.add_row(name, value)
+    return table
+
+
+def counts(info: Info) -> list[tuple[str, str]]:
+    """Rounds, tokens and calls of a reply."""
+    rate = "" if info.acceptance_rate is None else f" ({info.acceptance_rate:.0%} of the draft)"
+    written = f"{info.corrected_tokens} corrections and bonus tokens, {info.handoff_tokens} after the hand-off"
+    return [
+        ("rounds", str(info.rounds)),
+        ("draft tokens", str(info.drafted_tokens)),
+        ("accepted tokens", f"{info.accepted_tokens}{rate}"),
+        ("target's own tokens", written),
+        ("target calls", str(info.target_calls)),
+    ]
