@@ -362,7 +362,11 @@ class ErrorInStream(Action):
 
 @dataclass(frozen=True)
 class Comments(Action):
-    """Keep-alive comments, an empty data frame, and data frames without a space after the colon."""
+    """Keep-alive comments, an empty data frame (unless ``empty`` is false), and data frames without a space
+    after the colon.
+    """
+
+    empty: bool = True
 
     async def frames(self, frames: AsyncIterator[Frame], connection: Connection) -> AsyncIterator[Frame]:
         yield b": OPENROUTER PROCESSING\n\n"
@@ -371,7 +375,7 @@ class Comments(Action):
             if text_of(frame) is not None:
                 count += 1
                 if count == 2:
-                    yield b": ping\n\ndata: \n\n"
+                    yield b": ping\n\n" + (b"data: \n\n" if self.empty else b"")
             if isinstance(frame, bytes):
                 yield frame
             else:

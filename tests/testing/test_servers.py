@@ -558,7 +558,7 @@ def test_cold_load_starts_over_when_its_client_leaves(model: ToyModel) -> None:
         for _ in range(2):
             with pytest.raises(httpx2.TimeoutException):
                 generate(draft, timeout=0.1)
-        assert draft.wait_for(lambda: all(request.hung_up for request in draft.of("draft")))
+            assert draft.wait_for(lambda: all(request.hung_up for request in draft.of("draft")))
         assert generate(draft).status_code == 200
         assert draft.load_starts == 3
         assert generate(draft).status_code == 200
