@@ -2,8 +2,8 @@
 
 1. A draft is greedy and comes through ``/completion`` on the rendered prompt, so a prefix is continued by
    plain text: no template stands between.
-2. A prefix is sent without its trailing white space (a token boundary there makes small models write
-   something else); the draft must begin with it, and loses it again. One that does not is unusable.
+2. A prefix is sent without its trailing spaces (a token boundary there makes small models write
+   something else); the draft must begin with them, and loses them again. One that does not is unusable.
 3. A stop string ends a draft but is part of the reply's text until the target's side has seen it, so it
    is put back; such a draft claims nothing about the end of the turn.
 """
@@ -79,7 +79,7 @@ class LlamaCppDrafter:
             if reply is None or reply.status >= 300 or not isinstance(rendered, str):
                 return refused(reply, self.name)
             prompt = rendered
-        sent = prefix.rstrip()
+        sent = prefix.rstrip(" ")
         body: dict[str, Any] = {
             **greedy(),
             "prompt": prompt + sent,

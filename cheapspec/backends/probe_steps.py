@@ -109,6 +109,8 @@ class Probe:
 
     def _open(self, shown: tuple[int, ...] | None) -> Op[Context | Unusable]:
         context = yield from _as_probe(self.target.open(self.request))
+        if isinstance(context, Context) and isinstance(context.extra, int):
+            self.facts = replace(self.facts, max_context=context.extra)
         if isinstance(context, Unusable) or context.ids is None or shown is None or context.ids == shown:
             return context
         self.note("/tokenize renders another prompt than the chat route, so the text route is used")
@@ -161,7 +163,7 @@ class Probe:
         follows = text is not None and (rest.startswith(text) or text.startswith(rest))
         self.note(f"from the middle of that reply it {'continues' if follows else 'does not continue'}")
         known = (start.prompt_tokens or score.prompt_tokens or 0) + start.tokens
-        return self._all(follows, _uncached(cached, known) if cached is not None and known else None)
+        return self._all(follows, _uncached(cached or 0, known))
 
     def _all(self, follows: bool, qh: float | None) -> Facts:
         target = self.target
@@ -203,8 +205,11 @@ def _corrupted(text: str) -> str:
     return " ".join(word if index * 2 < len(words) else "zebra" for index, word in enumerate(words)) + " zebra"
 
 
-def _uncached(cached: int, known: int) -> float:
-    return max(0.0, 1.0 - cached / known)
+def _uncached(cached: int, known: int) -> float | None:
+    """Share of the known tokens that was not cached. Nothing cached says nothing: a cache works in
+    blocks (16 tokens, on some hardware 128), and the probe's prompt may be shorter than one.
+    """
+    return max(0.0, 1.0 - cached / known) if cached > 0 and known > 0 else None
 
 
 def _continued(reply: HttpReply) -> tuple[str | None, int | None]:
