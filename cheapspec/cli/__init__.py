@@ -46,11 +46,12 @@ def demo(
     draft_tokens: Annotated[int | None, typer.Option(min=1, help="Fixed draft tokens a round; else planned.")] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest reply.")] = 200,
     json: Json = False,
+    reproducible: Annotated[bool, typer.Option(help="Leave out what differs between runs (seconds).")] = False,
 ) -> None:
     """Run draft and target on this machine, without keys, and compare with the target alone."""
     from cheapspec.cli.demo import run
 
-    raise typer.Exit(run(prompt, draft, draft_tokens, max_tokens, as_json=json))
+    raise typer.Exit(run(prompt, draft, draft_tokens, max_tokens, as_json=json, times=not reproducible))
 
 
 @app.command()

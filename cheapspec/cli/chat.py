@@ -30,7 +30,7 @@ def run(model: str | None, base_url: str | None, max_tokens: int) -> int:
             raise SettingsError("--base-url needs --model: the target's name there.")
         else:
             client, name = stack.enter_context(OpenAI(base_url=base_url)), model
-        console.print(legend(), "[dim]· an empty line or Ctrl-D ends[/]")
+        console.print(legend(console), "[dim]· an empty line or Ctrl-D ends[/]")
         _talk(console, client, name, max_tokens)
     return 0
 

@@ -20,19 +20,23 @@ __all__ = ["PROMPT", "run"]
 PROMPT = "Write a Python function that counts the vowels in a string."
 
 
-def run(prompt: str | None, draft: str, draft_tokens: int | None, max_tokens: int, *, as_json: bool) -> int:
+def run(
+    prompt: str | None, draft: str, draft_tokens: int | None, max_tokens: int, *, as_json: bool, times: bool
+) -> int:
     """Returns the exit status: 1 when the text is not the target's own."""
     console = Console(stderr=as_json, highlight=False)
     question = prompt or PROMPT
     with embedded_pair(console, draft) as pair:
-        result = _compare(console, pair, question, draft_tokens, max_tokens)
+        result = _compare(console, pair, question, draft_tokens, max_tokens, times)
     if as_json:
         json.dump(result, sys.stdout, indent=1)
         sys.stdout.write("\n")
     return 0 if result["equal"] else 1
 
 
-def _compare(console: Console, pair: Pair, question: str, draft_tokens: int | None, max_tokens: int) -> dict[str, Any]:
+def _compare(
+    console: Console, pair: Pair, question: str, draft_tokens: int | None, max_tokens: int, times: bool
+) -> dict[str, Any]:
     client = pair.client(draft_tokens)
     asked: dict[str, Any] = {
         "model": pair.target.model,
@@ -40,7 +44,8 @@ def _compare(console: Console, pair: Pair, question: str, draft_tokens: int | No
         "temperature": 0,
         "max_tokens": max_tokens,
     }
-    console.print(f"[bold]{question}[/]   ", legend(), end="\n\n")
+    console.print(legend(console))
+    console.print(f"\n[bold]> {question}[/]\n")
     started = time.perf_counter()
     stream = client.chat.completions.create(**asked, stream=True)
     text = show_stream(console, stream)
@@ -53,7 +58,8 @@ def _compare(console: Console, pair: Pair, question: str, draft_tokens: int | No
         seconds_alone = time.perf_counter() - started
     expected = alone.choices[0].message.content or ""
     console.print()
-    console.print(Panel(_card(info, pair, text == expected, seconds, seconds_alone), expand=False, padding=(1, 2)))
+    took = f"{seconds:.1f}; target alone {seconds_alone:.1f} (both models share this machine)" if times else None
+    console.print(Panel(_card(info, pair, text == expected, took), expand=False, padding=(1, 2)))
     return {
         "prompt": question,
         "text": text,
@@ -67,7 +73,7 @@ def _compare(console: Console, pair: Pair, question: str, draft_tokens: int | No
     }
 
 
-def _card(info: Info, pair: Pair, equal: bool, seconds: float, seconds_alone: float) -> Any:
+def _card(info: Info, pair: Pair, equal: bool, took: str | None) -> Any:
     rows = counts(info) if info.decision == "speculate" else [("decision", f"{info.decision}: {info.reason}")]
     saved = f"[bold]{dollars(info.saved_usd)}[/]{share(info.saved_usd, info.baseline_usd)}"
     rows += [
@@ -76,12 +82,12 @@ def _card(info: Info, pair: Pair, equal: bool, seconds: float, seconds_alone: fl
         ("target alone", f"{dollars(info.baseline_usd)} (estimated for a cold prompt cache)"),
         ("saved", saved),
         ("text", "[green]equals the target alone[/]" if equal else "[bold red]differs from the target alone[/]"),
-        ("seconds", f"{seconds:.1f}; target alone {seconds_alone:.1f} (both models share this machine)"),
+        *([("seconds", took)] if took else []),
         ("", ""),
         ("simulated bill", "the draft as input, generated tokens as output, cached tokens as llama.cpp reports them,"),
         ("", f"at the list prices of {PRICES_NAME}"),
         ("draft", f"{pair.draft_name}, the target's own {_kinship(pair)}: kinder than two different models"),
-        ("target", f"{pair.target.model}, forced along the draft, since llama.cpp does not score given text"),
+        ("target", f"{pair.target.model}, forced along the draft, as llama.cpp does not score given text"),
     ]
     return card(rows, "cheapspec demo")
 

@@ -23,8 +23,8 @@ __all__ = ["DRAFTS", "PRICES", "PRICES_NAME", "TARGET", "Pair", "embedded_pair"]
 
 TARGET = "smollm2-135m-f16"
 DRAFTS = {"twin": "smollm2-135m-q4_1", "drop1": "smollm2-135m-f16-drop1", "drop3": "smollm2-135m-f16-drop3"}
-PRICES = {"input": "0.40", "cached_input": "0.04", "output": "3.00"}
-PRICES_NAME = "DeepInfra Qwen3.8-27B, November 2026: $0.40 input, $0.04 cached, $3.00 output per million"
+PRICES = {"input": "0.30", "cached_input": "0.006", "output": "1.20"}
+PRICES_NAME = "Fireworks deepseek-v4p1-flash (November 2026; $0.30 input, $0.006 cached, $1.20 output per million)"
 
 
 @dataclass(frozen=True)

@@ -19,24 +19,31 @@ ACCEPTED = "green"
 TARGET = "bold yellow"
 
 
-def legend() -> Text:
-    """What the colours mean."""
-    line = Text()
-    line.append("accepted draft", ACCEPTED).append(" · ").append("written by the target", TARGET)
-    return line
+def legend(console: Console) -> Text:
+    """What the colours, or the brackets of a terminal without colours, mean."""
+    if console.color_system is None:
+        return Text("[accepted draft is plain, words of the target stand in ⟦ ⟧]", "dim")
+    return Text.assemble(("accepted draft", ACCEPTED), " · ", ("written by the target", TARGET))
 
 
 def show_stream(console: Console, stream: Stream[ChatCompletionChunk]) -> str:
     """Print a stream as it comes; returns its text."""
     parts: list[str] = []
+    brackets = console.color_system is None
+    inside = False
     for chunk in stream:
         extra: Any = (chunk.model_extra or {}).get("cheapspec") or {}
         for choice in chunk.choices:
             text = choice.delta.content or ""
+            if not text:
+                continue
             parts.append(text)
-            style = ACCEPTED if extra.get("source") == "draft" else TARGET
-            console.print(Text(text, style), end="", soft_wrap=True)
-    console.print()
+            by_target = extra.get("source") != "draft"
+            if brackets and by_target != inside:
+                text = ("⟦" if by_target else "⟧") + text
+                inside = by_target
+            console.print(Text(text, TARGET if by_target else ACCEPTED), end="", soft_wrap=True)
+    console.print("⟧" if inside else "")
     return "".join(parts)
 
 
