@@ -5,8 +5,9 @@
 * Network: a connection or a name look-up that leaves this machine fails the test, even if the code
   under test swallows the error.
 * Engines: ``q4_1_server``, ``f16_server``, ``drop1_server``, ``drop3_server`` are llama.cpp servers in
-  this process (SmolLM2-135M, one slot, window 2048). A test that asks for one is marked ``embedded``;
-  missing weights are an error that says how to get them, not a skip.
+  this process (SmolLM2-135M, one slot, window 2048). One thread each: on a machine that is busy, several
+  would wait for each other, ten times as long. A test that asks for one is marked ``embedded``; missing
+  weights are an error that says how to get them, not a skip.
 """
 
 from __future__ import annotations
@@ -79,26 +80,26 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.
 @pytest.fixture(scope="session")
 def q4_1_server() -> Iterator[EmbeddedServer]:
     """SmolLM2 Q4_1: as a draft for the F16 target it agrees almost always."""
-    with EmbeddedServer(weights("smollm2-135m-q4_1")) as server:
+    with EmbeddedServer(weights("smollm2-135m-q4_1"), threads=1) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def f16_server() -> Iterator[EmbeddedServer]:
     """SmolLM2 F16: the target; its scoring and its decoding agree to the bit of an argmax."""
-    with EmbeddedServer(weights("smollm2-135m-f16")) as server:
+    with EmbeddedServer(weights("smollm2-135m-f16"), threads=1) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def drop1_server() -> Iterator[EmbeddedServer]:
     """SmolLM2 F16 without one layer: a middling draft."""
-    with EmbeddedServer(weights("smollm2-135m-f16-drop1")) as server:
+    with EmbeddedServer(weights("smollm2-135m-f16-drop1"), threads=1) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def drop3_server() -> Iterator[EmbeddedServer]:
     """SmolLM2 F16 without three layers: a poor draft."""
-    with EmbeddedServer(weights("smollm2-135m-f16-drop3")) as server:
+    with EmbeddedServer(weights("smollm2-135m-f16-drop3"), threads=1) as server:
         yield server
