@@ -1,4 +1,4 @@
-"""Keeps the backend calls of one run: which are open, which operation waits on which.
+"""Keeps the backend calls of one run: which are open, which operation waits on which, which is unpaid.
 
 Rules
 -----
@@ -9,6 +9,8 @@ Rules
   ``start``s and a loop.
 * Every method that yields is a sub-generator of the engine's: it yields effects and is sent events.
 * Nothing here raises on what a server does; a broken call is a value (``broke``).
+* One billed call is under way at a time. Its id is in ``unbooked`` until its cost is booked or it turned
+  out free: an error status, or a failure before the request was sent.
 """
 
 from __future__ import annotations
@@ -37,19 +39,19 @@ from cheapspec.core.effects import (
 )
 from cheapspec.core.ports import NoDraft, Streaming, Unusable
 
-__all__ = ["CallerGone", "Calls", "OpTask", "StreamTask"]
+__all__ = ["Calls", "OpTask", "Steps", "StreamTask"]
 
 T = TypeVar("T")
 P = TypeVar("P")
 Steps = Generator[Effect, Event | None, T]
 
-
-class CallerGone(Exception):
-    """The driver sent ``Cancelled``: unwinds the engine to its one handler. Never leaves core."""
+_MAYBE_BILLED = frozenset({"timeout", "cut"})  # kinds of Broke after which the server may charge
 
 
 class OpTask(Generic[T]):
-    """An operation under way. ``value`` is its result once ``done``; ``broke`` the last broken call."""
+    """An operation under way. ``value`` is its result once ``done``. ``broke``: its last call broke.
+    ``billed_reply``: what its billed call was answered with.
+    """
 
     def __init__(self, op: Op[T], side: Side, host: str) -> None:
         self.op = op
@@ -58,6 +60,7 @@ class OpTask(Generic[T]):
         self.done = False
         self._value: T | None = None
         self.broke: Broke | None = None
+        self.billed_reply: HttpReply | None = None
         self.call_id = -1
 
     @property
@@ -90,19 +93,22 @@ class StreamTask(Generic[P]):
 
 
 class Calls:
-    """The open calls of one run. ``now`` is the driver's clock at the last event."""
+    """The open calls of one run. ``now`` is the driver's clock at the last event. ``unbooked``: the billed
+    call whose cost is not booked yet.
+    """
 
     def __init__(self, at: float) -> None:
         self.now = at
+        self.unbooked: int | None = None
         self._next_id = 0
         self._open: dict[int, OpTask[object] | StreamTask[object]] = {}
-        self.purposes: dict[int, HttpRequest] = {}
 
     def _start(self, request: HttpRequest, task: OpTask[T] | StreamTask[P]) -> Steps[None]:
         self._next_id += 1
         task.call_id = self._next_id
         self._open[self._next_id] = task  # type: ignore[assignment]
-        self.purposes[self._next_id] = request
+        if request.billed:
+            self.unbooked = self._next_id
         yield Start(self._next_id, task.side, request, task.host)
 
     def _advance(self, task: OpTask[T], reply: HttpReply | None, *, first: bool = False) -> Steps[None]:
@@ -126,16 +132,17 @@ class Calls:
         return task
 
     def step(self, seconds: float | None = None) -> Steps[bool]:
-        """Wait for one event of any open call and act on it; false when the seconds ran out."""
-        if not self._open:
-            return True
+        """Wait for one event of any open call and act on it; false when the seconds ran out.
+
+        At least one call must be open: a wait for nothing would never end.
+        """
+        assert self._open
         event = yield WaitAny(tuple(self._open), None if seconds is None else max(0.0, seconds))
-        assert event is not None
+        assert event is not None and not isinstance(event, Cancelled)
         self.now = max(self.now, event.at)
-        if isinstance(event, Cancelled):
-            raise CallerGone
         if isinstance(event, TimedOut):
             return False
+        self._forgive(event)
         task = self._open.get(event.call_id)
         if isinstance(task, OpTask):
             yield from self._op_event(task, event)
@@ -143,9 +150,18 @@ class Calls:
             yield from self._stream_event(task, event)
         return True
 
+    def _forgive(self, event: Answered | Opened | Received | Closed | Broke) -> None:
+        refused = isinstance(event, Answered) and event.reply.status >= 300
+        unsent = isinstance(event, Broke) and event.kind not in _MAYBE_BILLED
+        if event.call_id == self.unbooked and (refused or unsent):
+            self.unbooked = None
+
     def _op_event(self, task: OpTask[object], event: Event) -> Steps[None]:
         del self._open[task.call_id]
         if isinstance(event, Answered):
+            task.broke = None
+            if task.call_id == self.unbooked:
+                task.billed_reply = event.reply
             yield from self._advance(task, event.reply)
         else:
             assert isinstance(event, Broke)
@@ -177,7 +193,7 @@ class Calls:
             yield from self._start(answer.request, task)
             return
         task.error_reply = reply
-        task.refused = NoDraft("no_draft", "the draft host refused twice") if isinstance(answer, Streaming) else answer
+        task.refused = NoDraft("no_draft", "the host refused twice") if isinstance(answer, Streaming) else answer
         task.ended = True
 
     def cancel(self, task: OpTask[T] | StreamTask[P], *, linger: bool = False) -> Steps[None]:

@@ -1,26 +1,32 @@
 """Getting one draft: from a drafter that proposes at once, or from a model through its stream.
 
-A draft is used as far as it came: a deadline or a cut stream leaves the text so far, with nothing
-claimed about its end. A draft whose drafter reports a problem is not used at all.
+Rules
+-----
+* A draft is used as far as it came: a deadline or a cut stream leaves the text so far, with nothing
+  claimed about its end. A draft whose drafter reports a problem is not used at all.
+* What cannot be sent as plain text is never sent: a draft is cut before anything that a raw endpoint
+  would read as a control token, alone or together with the text before it, and before half of a
+  surrogate pair, which no UTF-8 body can carry.
+* A host that is merely busy has not failed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from cheapspec.core.acceptance import DraftToken
-from cheapspec.core.calls import Calls, OpTask, StreamTask
-from cheapspec.core.effects import Effect, Event, Side
+from cheapspec.core.calls import Calls, OpTask, Steps, StreamTask
+from cheapspec.core.effects import Side
 from cheapspec.core.ports import Drafter, DraftPiece, NoDraft, Streaming, Unusable
 from cheapspec.core.request import Request
 from cheapspec.core.text import special_cut
 
-__all__ = ["Draft", "Drafting"]
+__all__ = ["Draft", "Drafting", "slice_tokens"]
 
-T = TypeVar("T")
-Steps = Generator[Effect, Event | None, T]
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_LONGEST_SPECIAL = 32  # characters of the verified text that a control token may begin in
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +54,16 @@ class Draft:
         """A dream: ``count`` tokens that are all sure to be accepted (what a planner may hope for)."""
         return cls((DraftToken("", 0.0),) * count, "")
 
-    def without_specials(self) -> Draft:
-        """Cut before the first text that a raw endpoint would read as a control token."""
-        cut = special_cut(self.text)
-        return self if cut >= len(self.text) else self.until(cut)
+    def sendable(self, before: str) -> Draft:
+        """Cut before the first text that must not be sent after ``before``, the verified reply so far."""
+        text = self.text
+        tail = before[-_LONGEST_SPECIAL:].rpartition(" ")[2]
+        if special_cut(tail) < len(tail):  # the target itself wrote it, and went on
+            tail = ""
+        cut = max(0, special_cut(tail + text) - len(tail))
+        half = _SURROGATE.search(text, 0, cut)
+        cut = half.start() if half else cut
+        return self if cut >= len(text) else self.until(cut)
 
     def until(self, offset: int) -> Draft:
         """The draft up to a character offset of its text."""
@@ -73,7 +85,7 @@ def slice_tokens(tokens: Sequence[DraftToken], start: int, stop: int) -> tuple[D
 
 class Drafting:
     """One attempt to get a draft from ``drafter``. ``result`` is ``None`` while it is under way;
-    ``local``: the drafter answered at once, without a call.
+    ``local``: it was settled at once, without asking a host.
     """
 
     def __init__(self, calls: Calls, drafter: Drafter) -> None:
@@ -88,6 +100,7 @@ class Drafting:
     def begin(self, request: Request, prefix: str, max_tokens: int) -> Steps[None]:
         """Ask. A limit of 0 asks nobody (some servers read 0 as "no limit")."""
         if max_tokens < 1:
+            self.local = True
             self.result = NoDraft("no_draft", "no room for a draft")
             return
         proposal = self.drafter.propose(request, prefix, max_tokens)
@@ -100,8 +113,9 @@ class Drafting:
         yield from self.pump()
 
     def _settle(self, tokens: Sequence[DraftToken], end: str | None, *, static: bool = False) -> None:
-        if any(token.text for token in tokens):
-            self.result = Draft(tuple(tokens), self.drafter.name, end, static)
+        told = tuple(token for token in tokens if token.text)
+        if told:
+            self.result = Draft(told, self.drafter.name, end, static)
         else:
             self.result = NoDraft("no_draft", f"{self.drafter.name} drafted nothing")
 
@@ -123,6 +137,8 @@ class Drafting:
         broke = self._op.broke if self._op is not None else None
         if broke is None:
             return answer
+        if broke.kind == "busy":
+            return NoDraft("draft_busy", broke.message)
         return NoDraft(answer.reason, f"{answer.detail}: {broke.message}" if broke.message else answer.detail, True)
 
     def _drain(self, stream: StreamTask[DraftPiece]) -> Steps[None]:

@@ -6,22 +6,25 @@ Rules
   a safe edge: verified text beyond the edge is forgotten and written again.
 * Some servers say the prefix again, or swallow the space at the seam. The first words of a text route
   are held until that is decided (:func:`~cheapspec.core.text.join_continuation`).
-* A stream is whole when it showed an end sign. One that breaks off is continued from what was
-  received, where the token ids of that are known, as long as the driver allows another call.
-* What the call cost is booked from its usage report, or estimated from what arrived.
+* A stream is whole when it showed an end sign. One that breaks off is continued from what was received,
+  where text and token ids of that are known to agree, as long as the driver allows another call and the
+  calls get on. With stop strings they never agree: servers hold text back that may be the start of one.
+* Trouble before anything reached the caller means: go direct. After that the reply breaks off.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from cheapspec.core.calls import StreamTask
+from cheapspec.core.calls import Steps, StreamTask
 from cheapspec.core.effects import GoDirect, Note, Side, Source, Usage
 from cheapspec.core.ports import Context, NoDraft, Target, TargetPiece
-from cheapspec.core.text import join_continuation, safe_cut
-from cheapspec.core.turn import Steps, Turn
+from cheapspec.core.text import join_continuation, may_repeat
+from cheapspec.core.turn import Turn
 
 __all__ = ["hand_off"]
+
+_FRUITLESS = 2  # continuing calls in a row that brought nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +40,12 @@ class _Trouble:
 class _Seam:
     """Holds the first words of a text route until it is clear how they join the prefix.
 
-    ``lost``: white space that the verified text has after the edge.
+    ``lost``: verified text after the edge, which the target is about to write again.
     """
 
     def __init__(self, prefix: str, lost: str) -> None:
         self._prefix = prefix
-        self._lost = lost[: len(lost) - len(lost.lstrip())]
+        self._space = lost[: len(lost) - len(lost.lstrip())]
         self._held = ""
         self._open = bool(prefix)
 
@@ -50,35 +53,30 @@ class _Seam:
         if not self._open:
             return text
         self._held += text
-        if not last and len(self._held) <= len(self._prefix):
-            sentence = self._prefix[-len(self._held) :] if self._held else ""
-            if not self._held or self._held.strip() in self._prefix or sentence == self._held:
-                return ""
+        if not last and may_repeat(self._prefix, self._held):
+            return ""
         self._open = False
-        joined = join_continuation(self._prefix, self._held)
-        if joined and self._lost and not joined[0].isspace():
-            joined = self._lost + joined
-        return joined
+        joined = join_continuation(self._prefix, self._held)[len(self._prefix) :]
+        return self._space + joined if joined and not joined[0].isspace() else joined
 
 
 def hand_off(turn: Turn, target: Target) -> Steps[None]:
     """Ends the reply, or goes direct where nothing was shown and the target does not continue."""
     started = turn.calls.now
-    lost = ""
-    if turn.context.ids is None:
-        text = turn.context.text
-        cut = safe_cut(text)
-        lost = text[cut:]
-        share = cut / len(text) if text else 1.0
-        turn.context = replace(turn.context, text=text[:cut], tokens=round(turn.context.tokens * share))
-        turn.forget_pending()
+    lost = turn.retreat() if turn.context.ids is None else ""
+    fruitless = 0
     while True:
+        before = turn.context.tokens
         trouble = yield from _Relay(turn, target, lost).run()
         turn.tally.seconds_handoff = turn.calls.now - started
         if trouble is None:
             return
-        if not trouble.resumable:
+        fruitless = 0 if turn.context.tokens > before else fruitless + 1
+        if not trouble.resumable or fruitless == _FRUITLESS:
             break
+        if turn.remaining() == 0:  # only the end sign was missing
+            yield from turn.finish("length")
+            return
     yield Note("handoff_failed", {"message": trouble.message, "code": trouble.code})
     if turn.restartable():
         yield GoDirect("cannot_score", f"the target did not continue: {trouble.message}")
@@ -95,8 +93,10 @@ class _Relay:
         self.base = turn.context
         self.seam = _Seam(turn.context.text if turn.context.ids is None else "", lost)
         self.text = ""
-        self.tokens = 0
+        self.received = 0  # tokens that have arrived
+        self.tokens = 0  # tokens of ``text``
         self.ids: tuple[int, ...] | None = ()
+        self.agreed: tuple[int, ...] = ()  # the ids of ``text``, without those that have shown no text yet
         self.usage: Usage | None = None
         self.reason: str | None = None
         self.complete = False
@@ -104,29 +104,44 @@ class _Relay:
 
     def run(self) -> Steps[_Trouble | None]:
         turn = self.turn
+        turn.owe(0, 0)
         streaming = self.target.continue_(turn.request, self.base, turn.remaining())
         task = yield from turn.calls.stream(streaming, Side.TARGET)
-        while self.trouble is None and not turn.outlet.hit:
-            while task.pieces and self.trouble is None and not turn.outlet.hit:
+        while not self._over():
+            if task.pieces:
                 yield from self._piece(task.pieces.popleft())
-            if task.ended and not task.pieces:
+            elif task.ended:
                 break
-            if self.trouble is None and not turn.outlet.hit:
+            else:
                 yield from turn.calls.step()
+                self._count(task)
         yield from turn.calls.cancel(task)
-        if self.trouble is None and not turn.outlet.hit:
+        if not self._over():
             yield from self._say("", last=True)
-        yield from self._book(task)
-        if turn.outlet.hit or (self.complete and self.trouble is None):
+        yield from turn.book(self.usage)
+        whole = self.complete and self.trouble is None
+        if whole and self.usage is not None and not turn.outlet.hit:
+            self.tokens = self.usage.output_tokens
+        trouble = None if whole or turn.outlet.hit else self.trouble or self._why(task)
+        self._add(trouble)
+        if trouble is None:
             yield from turn.finish(self.reason or "stop")
-            return None
-        return self.trouble or self._why(task)
+        return trouble
+
+    def _count(self, task: StreamTask[TargetPiece]) -> None:
+        """What has arrived is owed, shown or not."""
+        for piece in task.pieces:
+            self.received += _tokens(piece)
+            self.usage = piece.usage or self.usage
+        self.turn.owe(0, self.received)
+        self.turn.owed = self.usage or self.turn.owed
+
+    def _over(self) -> bool:
+        return self.trouble is not None or self.turn.outlet.hit
 
     def _piece(self, piece: TargetPiece) -> Steps[None]:
         if piece.identity is not None:
             self.turn.tally.identify(piece.identity)
-        if piece.usage is not None:
-            self.usage = piece.usage
         if piece.error is not None:
             message = str(piece.error.get("message") or "the target reported an error in its stream")
             self.trouble = _Trouble(message, piece.error.get("code"), str(piece.error.get("type") or "upstream_error"))
@@ -137,7 +152,9 @@ class _Relay:
             self.ids = None if self.ids is None else self.ids + piece.ids
         elif piece.text:
             self.ids = None
-        self.tokens += piece.tokens if piece.tokens is not None else bool(piece.text)
+        if piece.text:
+            self.agreed = self.ids or ()
+        self.tokens += _tokens(piece)
         yield from self._say(piece.text)
 
     def _say(self, text: str, *, last: bool = False) -> Steps[None]:
@@ -145,25 +162,16 @@ class _Relay:
         self.text += joined
         yield from self.turn.say(joined, Source.TARGET)
 
-    def _book(self, task: StreamTask[TargetPiece]) -> Steps[None]:
-        """Count what the call cost and add what it wrote to the verified text."""
-        turn, base = self.turn, self.base
-        refused = task.refused is not None or (task.broke is not None and not task.opened)
-        if not refused or self.usage is not None:
-            context_tokens = (base.prompt_tokens or 0) + base.tokens
-            usage = self.usage or Usage(context_tokens, self.tokens, estimated=True)
-            self.tokens = self.tokens if turn.outlet.hit else usage.output_tokens
-            turn.tally.spend(usage)
-            turn.tally.handoff_tokens += self.tokens
-            yield Note("usage", {"call_id": task.call_id, "usage": usage})
-        ids = None if base.ids is None or self.ids is None else base.ids + self.ids
-        known = base.ids is None or ids is not None
-        tokens = len(self.ids) if self.ids and not self.complete else self.tokens
-        turn.context = Context(
+    def _add(self, trouble: _Trouble | None) -> None:
+        """Add what was written to the verified text; what will be continued ends where text and ids agree."""
+        base, resumed = self.base, trouble is not None and trouble.resumable
+        tokens = len(self.agreed) if resumed else self.tokens
+        self.turn.tally.handoff_tokens += tokens
+        self.turn.context = Context(
             prompt_tokens=base.prompt_tokens,
             text=base.text + self.text,
             tokens=base.tokens + tokens,
-            ids=ids if known else base.ids,
+            ids=(*base.ids, *self.agreed) if resumed and base.ids is not None else base.ids,
             extra=base.extra,
         )
 
@@ -174,6 +182,10 @@ class _Relay:
             assert not isinstance(refused, NoDraft)
             return _Trouble(refused.detail or refused.reason, status)
         exhausted = task.broke is not None and task.broke.kind == "exhausted"
-        resumable = not exhausted and self.base.ids is not None and self.ids is not None
+        agree = self.base.ids is not None and self.ids is not None and not (self.ids and self.turn.request.stops)
         message = task.broke.message if task.broke is not None else "the target's stream ended without an end sign"
-        return _Trouble(message, None, "connection_error", resumable)
+        return _Trouble(message, None, "connection_error", agree and not exhausted)
+
+
+def _tokens(piece: TargetPiece) -> int:
+    return piece.tokens if piece.tokens is not None else int(bool(piece.text))

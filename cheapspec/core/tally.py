@@ -22,8 +22,8 @@ class Tally:
     """Counts of one request; see INTERFACE's ``reply.cheapspec`` for their meaning.
 
     ``cached_share``: the part of the prompt (0 to 1) that the direct call would have found in the
-    provider's cache, as far as earlier calls tell. ``end_token``: 1 when an end-of-turn token was verified (the
-    target bills it as output, and so does the baseline).
+    provider's cache, as far as earlier calls tell. ``reply_tokens``: tokens of the reply as the target bills
+    them, a verified end-of-turn token included; the baseline counts them.
     """
 
     rule: str = "exact"
@@ -35,9 +35,8 @@ class Tally:
     corrected_tokens: int = 0
     handoff_tokens: int = 0
     unverified_tokens: int = 0
-    end_token: int = 0
     cached_share: float = 0.0
-    usages: list[Usage] = field(default_factory=list)
+    usages: list[Usage] = field(default_factory=list[Usage])
     identity: Identity = field(default_factory=Identity)
     seconds_draft: float = 0.0
     seconds_verify: float = 0.0

@@ -29,6 +29,7 @@ __all__ = [
     "align_draft",
     "join_continuation",
     "looks_special",
+    "may_repeat",
     "pieces",
     "safe_cut",
     "special_cut",
@@ -103,6 +104,14 @@ def join_continuation(prefix: str, continuation: str, *, echoed: bool | None = N
         led = rest[: len(rest) - len(rest.lstrip())]
         rest = rest[len(separator) if led.startswith(separator) else len(led) :]
     return prefix + rest
+
+
+def may_repeat(prefix: str, begun: str) -> bool:
+    """Whether a continuation that so far reads ``begun`` may turn out to say ``prefix`` or its last sentence
+    again. While it may, :func:`join_continuation` should not be asked yet.
+    """
+    stem, said = prefix.strip(), begun.lstrip()
+    return any(whole.startswith(said) for whole in (stem, _SENTENCE_END.split(stem)[-1]))
 
 
 def _certain(repeated: str, words: int, characters: int) -> bool:

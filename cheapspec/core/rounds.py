@@ -1,0 +1,154 @@
+"""One round: a draft is scored, what the target's numbers prove is accepted, and its own next token follows.
+
+Rules
+-----
+* A score without a real distribution, without a usable number at its first token, or that does not fit
+  what was sent is *unverified*: nothing of it is accepted. While nothing has reached the caller the
+  request then goes direct, after that the target goes on by itself.
+* After the accepted tokens comes one token of the target's own: the correction (its scored alternative)
+  or, when all hold, the bonus token it generated. A correction that cannot be text by itself (a special
+  token, part of a character) is left to the hand-off: a new draft would only meet it again.
+* The bonus token counts only when the scored tokens reach to the draft's very end.
+* The turn ends only at the end of a character.
+* A round verifies at least one token or is the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cheapspec.core.acceptance import VerificationResult, verify_greedy
+from cheapspec.core.calls import Steps
+from cheapspec.core.drafting import Draft, slice_tokens
+from cheapspec.core.effects import GoDirect, Note, Side
+from cheapspec.core.lookup import realign
+from cheapspec.core.ports import NextToken, Score, Target, Unusable
+from cheapspec.core.received import read_usage
+from cheapspec.core.turn import Turn
+from cheapspec.core.untyped import as_mapping
+
+__all__ = ["note_unusable", "verify_round"]
+
+
+def verify_round(
+    turn: Turn, target: Target, draft: Draft, count: int, tie_nats: float
+) -> Steps[Draft | Unusable | None]:
+    """Score the draft's first ``count`` tokens, accept, show.
+
+    ``None``: the run is over. ``Unusable``: hand off. A ``Draft``: what is left of this one, maybe nothing.
+    """
+    tally, started, scored = turn.tally, turn.calls.now, draft.head(count)
+    turn.owe(len(scored.tokens), 1)
+    scoring = target.score(turn.request, turn.context, scored.text)
+    task = yield from turn.calls.run_op(scoring, Side.TARGET)
+    tally.seconds_verify += turn.calls.now - started
+    tally.drafter = draft.drafter
+    score = task.value
+    if isinstance(score, Unusable):
+        told = None if task.billed_reply is None else as_mapping(task.billed_reply.json()).get("usage")
+        yield from turn.book(read_usage(told))
+        tally.drafted_tokens += len(scored.tokens)
+        return (yield from _unverified(turn, score, len(scored.tokens)))
+    yield from turn.book(score.usage)
+    tally.drafted_tokens += len(score.tokens)  # as the target counts them, so that they compare with accepted ones
+    result = verify_greedy(score.tokens, tie_nats=tie_nats, limit=turn.remaining())
+    doubt = _doubt(score, result)
+    if doubt is not None:
+        return (yield from _unverified(turn, doubt, len(score.tokens)))
+    tally.identify(score.identity)
+    if turn.context.prompt_tokens is None:
+        turn.context = replace(turn.context, prompt_tokens=score.prompt_tokens)
+    return (yield from _accept(turn, target, draft, scored.text, score, result))
+
+
+def _doubt(score: Score, result: VerificationResult) -> Unusable | None:
+    """Why a score is no evidence at all, if it is none."""
+    if not score.trusted:
+        return Unusable("cannot_score", "the log-probabilities in its reply are no distribution", lasting=True)
+    if not score.tokens or len(score.tokens) != len(score.ends):
+        return Unusable("cannot_score", "the scored tokens do not fit the draft")
+    if result.unverified and not result.accepted:
+        return Unusable("cannot_score", "the draft's first token has no usable number")
+    return None
+
+
+def _accept(
+    turn: Turn, target: Target, draft: Draft, text: str, score: Score, result: VerificationResult
+) -> Steps[Draft | Unusable | None]:
+    """``text``: what of the draft was scored."""
+    tally, before = turn.tally, turn.context
+    whole = result.accepted == len(score.tokens)
+    follow = _follow(turn, target, score, result, text)
+    ends = follow is not None and follow.ends_turn
+    shown = None if ends else follow
+    advancing = target.advance(turn.request, before, text, score, result.accepted, shown)
+    task = yield from turn.calls.run_op(advancing, Side.TARGET)
+    context = task.value
+    if isinstance(context, Unusable):
+        return (yield from _unverified(turn, context, len(score.tokens)))
+    gained = context.tokens - before.tokens
+    accepted = min(result.accepted, gained)
+    offset = next((end for end in reversed(score.ends[: max(accepted, 0)]) if end is not None), 0)
+    if gained < 0 or not context.text.startswith(before.text + text[:offset]):
+        changed = Unusable("cannot_score", "verified text changed when it was put together")
+        return (yield from _unverified(turn, changed, len(score.tokens)))
+    tally.rounds += 1
+    tally.ties += result.ties
+    tally.unverified_tokens += result.unverified
+    tally.accepted_tokens += accepted
+    tally.corrected_tokens += gained - accepted
+    inside = accepted < result.accepted  # of a character, whose tokens were left out
+    over = ends and not inside
+    correction = context.text[len(before.text) + offset :]
+    yield from turn.verify(context, offset, score.ends[:accepted])
+    if turn.stopped() or over or turn.remaining() == 0:
+        yield from turn.finish("stop" if over else "length", int(over))
+        return None
+    unshown = ends if whole else gained == accepted
+    if not gained or unshown:
+        return Unusable("rejected", "the target's own next token cannot be shown as text")
+    return _rest(draft, offset, correction, whole)
+
+
+def _follow(turn: Turn, target: Target, score: Score, result: VerificationResult, text: str) -> NextToken | None:
+    """The target's own token after the accepted ones, where it is known and there is room for it."""
+    remaining = turn.remaining()
+    if remaining is not None and result.accepted >= remaining:
+        return None
+    if result.accepted == len(score.tokens):
+        return score.next if score.ends[-1] == len(text) else None
+    return None if result.correction is None else target.follow(result.correction)
+
+
+def _rest(draft: Draft, offset: int, correction: str, whole: bool) -> Draft:
+    """The draft after what was verified of it.
+
+    Where the target said what the draft says there, it simply goes on. Given text goes on after a
+    correction in any case; a model is rather asked anew, unless the correction stands further on in its
+    draft and most of that is left.
+    """
+    text = draft.text
+    remaining = text[offset:]
+    if whole and remaining.startswith(correction):
+        rest = remaining[len(correction) :]
+    else:
+        rest = realign(correction, remaining)
+        skipped = remaining[: len(remaining) - len(rest)]
+        anchored = bool(correction.strip()) and correction.strip() in skipped
+        if not draft.static and not (anchored and 2 * len(rest) >= len(text)):
+            rest = ""
+    return replace(draft, tokens=slice_tokens(draft.tokens, len(text) - len(rest), len(text)))
+
+
+def note_unusable(why: Unusable) -> Note:
+    """What the ledger and the log should know of it."""
+    return Note("unusable", {"reason": why.reason, "detail": why.detail, "lasting": why.lasting, "status": why.status})
+
+
+def _unverified(turn: Turn, why: Unusable, tokens: int) -> Steps[Unusable | None]:
+    turn.tally.unverified_tokens += tokens
+    yield note_unusable(why)
+    if not turn.restartable():
+        return why
+    yield GoDirect(why.reason, why.detail)
+    return None
