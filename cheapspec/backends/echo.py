@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cheapspec.backends.openai_wire import error_message, first_choice
+from cheapspec.backends.openai_wire import error_message
 from cheapspec.core.acceptance import shows_distribution
 from cheapspec.core.effects import HttpReply
+from cheapspec.core.received import first_choice
 from cheapspec.core.untyped import as_list, as_mapping, is_number
 
 __all__ = ["read_echo", "shifted_by_one"]

@@ -21,11 +21,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cheapspec.backends.llamacpp_draft import Lead, refused
-from cheapspec.backends.openai_wire import error_message, first_choice, ids_of, route_missing
+from cheapspec.backends.openai_wire import error_message, ids_of, route_missing
 from cheapspec.core.acceptance import DraftToken, usable
 from cheapspec.core.alignment import align_draft
 from cheapspec.core.effects import HttpReply, HttpRequest, Op
 from cheapspec.core.ports import DraftPiece, NoDraft, Streaming
+from cheapspec.core.received import first_choice
 from cheapspec.core.request import Request
 from cheapspec.core.sse import SSEDecoder
 from cheapspec.core.untyped import as_list, as_mapping, is_number

@@ -17,17 +17,15 @@ from typing import Any
 
 from cheapspec.core.acceptance import Alternative, TargetLogprob, usable
 from cheapspec.core.effects import HttpReply
-from cheapspec.core.ports import Identity, Unusable
+from cheapspec.core.ports import Unusable
 from cheapspec.core.request import Request
-from cheapspec.core.untyped import as_list, as_mapping, is_list, is_mapping
+from cheapspec.core.untyped import as_mapping, is_list, is_mapping
 
 __all__ = [
     "NEUTRAL_SAMPLING",
     "Listed",
     "carry",
     "error_message",
-    "first_choice",
-    "identity_of",
     "ids_of",
     "listed",
     "names_missing_model",
@@ -103,30 +101,7 @@ def names_missing_model(reply: HttpReply) -> bool:
 
 def route_missing(reply: HttpReply | None) -> bool:
     """The server (or a gateway before it) does not have, or does not open, this route."""
-    return reply is not None and reply.status in (403, 404, 405, 501) and not names_missing_model(reply)
-
-
-def first_choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """``choices[0]``, or an empty object."""
-    choices = as_list(body.get("choices"))
-    return as_mapping(choices[0]) if choices else {}
-
-
-def identity_of(body: Mapping[str, Any]) -> Identity:
-    """Names the target gives itself in a reply."""
-
-    def text(key: str) -> str | None:
-        value: object = body.get(key)
-        return value if isinstance(value, str) else None
-
-    created: object = body.get("created")
-    return Identity(
-        text("id"),
-        text("model"),
-        text("system_fingerprint"),
-        created if isinstance(created, int) else None,
-        text("service_tier"),
-    )
+    return reply is not None and reply.status in (401, 403, 404, 405, 501) and not names_missing_model(reply)
 
 
 def ids_of(value: object) -> tuple[int, ...] | None:

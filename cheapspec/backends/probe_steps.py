@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 from cheapspec.backends.facts import Facts
 from cheapspec.backends.llamacpp import LlamaCppTarget
-from cheapspec.backends.openai_wire import first_choice, ids_of, refusal
+from cheapspec.backends.openai_wire import ids_of, refusal
 from cheapspec.backends.vllm import VllmTarget
 from cheapspec.core.acceptance import TargetLogprob, verify_greedy
 from cheapspec.core.effects import HttpReply, HttpRequest, Op
 from cheapspec.core.ports import Context, Score, Unusable
-from cheapspec.core.received import read_usage
+from cheapspec.core.received import first_choice, read_usage
 from cheapspec.core.request import Request
 from cheapspec.core.text import safe_cut
 from cheapspec.core.untyped import as_mapping

@@ -53,7 +53,7 @@ class VllmTarget:
         if self.route == "text":
             return vllm_text.start(request)
         reply: HttpReply | None = yield vllm_ids.tokenize_prompt(request)
-        if self.route is None and route_missing(reply):
+        if self.route is None and (route_missing(reply) or _answers_anything(reply)):
             self.route = "text"
             return vllm_text.start(request)
         problem = refusal(reply, "tokenize")
@@ -86,3 +86,8 @@ class VllmTarget:
         if context.ids is None:
             return vllm_text.continue_(request, context, max_tokens)
         return vllm_ids.continue_(request, context, max_tokens)
+
+
+def _answers_anything(reply: HttpReply | None) -> bool:
+    """A good status without token ids: a gateway that answers every path with a page of its own."""
+    return reply is not None and reply.status < 300 and not isinstance(vllm_ids.read_prompt(reply), Context)

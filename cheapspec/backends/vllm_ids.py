@@ -11,8 +11,6 @@ from cheapspec.backends.openai_wire import (
     NEUTRAL_SAMPLING,
     Listed,
     carry,
-    first_choice,
-    identity_of,
     ids_of,
     listed,
     refusal,
@@ -24,7 +22,7 @@ from cheapspec.core.acceptance import TargetLogprob, shows_distribution
 from cheapspec.core.alignment import align
 from cheapspec.core.effects import HttpReply, HttpRequest, Op, Usage
 from cheapspec.core.ports import Context, NextToken, Score, Streaming, TargetPiece, Unusable
-from cheapspec.core.received import read_usage
+from cheapspec.core.received import first_choice, read_identity, read_usage
 from cheapspec.core.request import Request
 from cheapspec.core.sse import ChatStreamReader
 from cheapspec.core.untyped import as_list, as_mapping
@@ -188,7 +186,7 @@ def read_score(
         ends,
         read_next(memory, choice),
         usage,
-        identity_of(body),
+        read_identity(body),
         trusted=shows_distribution(numbers),
         prompt_tokens=None,
     )

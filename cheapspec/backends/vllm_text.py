@@ -22,8 +22,6 @@ from typing import Any
 from cheapspec.backends.openai_wire import (
     NEUTRAL_SAMPLING,
     Listed,
-    first_choice,
-    identity_of,
     ids_of,
     listed,
     refusal,
@@ -35,7 +33,7 @@ from cheapspec.core.acceptance import TargetLogprob, shows_distribution
 from cheapspec.core.alignment import align
 from cheapspec.core.effects import HttpReply, HttpRequest, Op, Usage
 from cheapspec.core.ports import Context, NextToken, Score, Streaming, TargetPiece, Unusable
-from cheapspec.core.received import read_usage
+from cheapspec.core.received import first_choice, read_identity, read_usage
 from cheapspec.core.request import Request
 from cheapspec.core.sse import ChatStreamReader
 from cheapspec.core.text import special_cut
@@ -156,7 +154,7 @@ def _read(
         ends,
         read_next(memory, generated) if whole else None,
         usage,
-        identity_of(body),
+        read_identity(body),
         trusted=shows_distribution(numbers),
         prompt_tokens=reply_at,
         extra=_Shown(ids_before),

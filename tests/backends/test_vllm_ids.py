@@ -77,6 +77,8 @@ def test_a_gateway_without_tokenize_is_remembered() -> None:
     assert isinstance(context, Context) and context.ids is None
     again, calls = run(target.open(REQUEST))
     assert isinstance(again, Context) and calls == []
+    page, _ = run(VllmTarget().open(REQUEST), reply("<html>welcome</html>"))
+    assert isinstance(page, Context) and page.ids is None
 
 
 def test_b22_the_scoring_call_is_neutral_whatever_the_caller_samples_with() -> None:
