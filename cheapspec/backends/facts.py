@@ -14,8 +14,8 @@ class Facts:
     ``qs``, ``qh``: share of a known context that a scoring call, or a continuation, pays at the uncached
     price; ``None``: no reply showed that a cache was used (which does not show that there is none).
     ``max_context``: tokens. ``eos_ids``: ids known to end a turn. ``route``: vLLM's way, ``ids`` or
-    ``text``. ``evidence``: sentences, one a finding. ``reason``: empty when the endpoint gives evidence about given text, else a reason of
-    the public list; ``not_probed``: ask again.
+    ``text``. ``evidence``: sentences, one a finding. ``reason``: empty when the endpoint gives evidence
+    about given text, else a reason of the public list; ``not_probed``: ask again.
     """
 
     backend: str = "generic"
