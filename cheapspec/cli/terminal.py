@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
-from openai import Stream
-from openai.types.chat import ChatCompletionChunk
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -26,8 +25,8 @@ def legend(console: Console) -> Text:
     return Text.assemble(("accepted draft", ACCEPTED), " · ", ("written by the target", TARGET))
 
 
-def show_stream(console: Console, stream: Stream[ChatCompletionChunk]) -> str:
-    """Print a stream as it comes; returns its text."""
+def show_stream(console: Console, stream: Iterable[Any]) -> str:
+    """Print a stream of chat chunks as it comes; returns its text."""
     parts: list[str] = []
     brackets = console.color_system is None
     inside = False
