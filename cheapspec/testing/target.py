@@ -32,6 +32,7 @@ from cheapspec.testing.wire import Connection, Exchange, FakeServer, Frame, Repl
 __all__ = ["FakeTarget"]
 
 _BLOCK = 16
+_API = ("chat/completions", "completions", "models", "responses", "embeddings")
 
 
 @dataclass
@@ -62,7 +63,7 @@ class FakeTarget(FakeServer):
 
     def _route(self, exchange: Exchange) -> str:
         path = exchange.path
-        if self.base and path.startswith(self.base + "/"):
+        if path.startswith(self.base + "/") and (self.base or path[1:] in _API):
             return path[len(self.base) + 1 :]
         if path.startswith("/openai/"):
             parts = path.split("/")

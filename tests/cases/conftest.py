@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from casepair import Pair, servers
 
-from cheapspec.drive.runtime import targets
+from cheapspec.drive.state import targets
 
 
 @pytest.fixture(autouse=True)

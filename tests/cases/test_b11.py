@@ -19,8 +19,9 @@ def test_b11_preamble_in_the_hand_off(pair: Pair) -> None:
     assert outcome.text == REPLY
     assert outcome.finish == "stop"
     assert outcome.told.handoff_tokens > 0
-    assert pair.calls()[-1].usage is not None
-    assert not pair.calls()[-1].usage.estimated
+    usage = pair.calls()[-1].usage
+    assert usage is not None
+    assert not usage.estimated
 
 
 def test_b11_first_visible_chunk_has_the_role(pair: Pair) -> None:

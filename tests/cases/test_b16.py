@@ -116,9 +116,9 @@ def test_b16d_streams_left_early_do_not_empty_the_pool(temperature: int) -> None
     with servers("sync") as pair:
         pair.says("one two three in Paris", "one two")
         limits = httpx2.Limits(max_connections=2)
-        http = httpx2.Client(limits=limits, timeout=httpx2.Timeout(10.0, pool=2.0))
+        http = httpx2.Client(verify=False, limits=limits, timeout=httpx2.Timeout(10.0, pool=2.0))
         options = {**pair.client_options(), "timeout": httpx2.Timeout(10.0, pool=2.0), "max_retries": 0}
-        with OpenAI(speculation=pair.speculation(), http_client=http, **options) as client:
+        with OpenAI(speculation=pair.speculation(), **{**options, "http_client": http}) as client:
             body = pair.body(temperature=temperature, seed=1, top_p=0.01)
             for _ in range(3):
                 stream: Any = client.chat.completions.create(**body, stream=True)
@@ -134,9 +134,9 @@ def test_b16e_error_replies_do_not_empty_the_pool(temperature: int) -> None:
         pair.says("one two three in Paris", "one two")
         for purpose in ("score", "continue", "direct"):
             pair.target.plan(purpose, Status(429), times=20)
-        http = httpx2.Client(limits=httpx2.Limits(max_connections=2))
+        http = httpx2.Client(verify=False, limits=httpx2.Limits(max_connections=2))
         options = {**pair.client_options(), "timeout": httpx2.Timeout(10.0, pool=2.0), "max_retries": 0}
-        with OpenAI(speculation=pair.speculation(), http_client=http, **options) as client:
+        with OpenAI(speculation=pair.speculation(), **{**options, "http_client": http}) as client:
             body = pair.body(temperature=temperature, seed=1, top_p=0.01)
             for _ in range(20):
                 with pytest.raises(openai.RateLimitError):

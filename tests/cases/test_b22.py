@@ -17,7 +17,11 @@ REPLY = "One, two, three in Paris."
 def filtered(body: Mapping[str, Any]) -> bool:
     """A server that shows the numbers after its filters."""
     temperature = body.get("temperature")
-    return (body.get("top_p") or 1) < 1 or (body.get("top_k") or 0) > 0 or (temperature is not None and 0 < temperature < 1)
+    return (
+        (body.get("top_p") or 1) < 1
+        or (body.get("top_k") or 0) > 0
+        or (temperature is not None and 0 < temperature < 1)
+    )
 
 
 def test_b22_scoring_is_neutral_and_the_hand_off_the_callers_own(any_pair: Pair) -> None:

@@ -16,7 +16,9 @@ SHAPES: dict[str, Action] = {
     "b-absent": MissingLogprobs("absent"),
     "c-content-null": MissingLogprobs("content_null"),
     "d-content-empty": MissingLogprobs("content_empty"),
-    "e-400": Refuse("Unsupported parameter: logprobs", lambda body: body.get("prompt_logprobs") is not None, "logprobs"),
+    "e-400": Refuse(
+        "Unsupported parameter: logprobs", lambda body: body.get("prompt_logprobs") is not None, "logprobs"
+    ),
     "short": MissingLogprobs("short"),
 }
 

@@ -46,7 +46,8 @@ class Renamed(Positions):
 
     def change(self, positions: list[Any]) -> list[Any]:
         return [
-            position and {str(int(key) + 1): {**entry, "decoded_token": "x"} for key, entry in mapping(position).items()}
+            position
+            and {str(int(key) + 1): {**entry, "decoded_token": "x"} for key, entry in mapping(position).items()}
             for position in positions
         ]
 

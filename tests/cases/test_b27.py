@@ -13,8 +13,8 @@ PREFIX = "One, two, three. The answer is in Paris,"
 
 
 def refuse() -> Refuse:
-    return Refuse("This model does not support assistant message prefill. The conversation must end with a user message.",
-                  lambda body: body["messages"][-1]["role"] == "assistant")  # fmt: skip
+    text = "This model does not support assistant message prefill. The conversation must end with a user message."
+    return Refuse(text, lambda body: body["messages"][-1]["role"] == "assistant")
 
 
 def test_b27a_refused_prefill_becomes_a_plain_call(text_pair: Pair) -> None:
@@ -26,13 +26,15 @@ def test_b27a_refused_prefill_becomes_a_plain_call(text_pair: Pair) -> None:
     assert outcome.error is None
     assert outcome.text == REPLY
     assert outcome.told.decision == "direct"
-    assert [(call.row.purpose, call.status) for call in text_pair.calls()][-2:] == [("continue", "failed"), ("direct", "ok")]
+    assert [(call.row.purpose, call.status) for call in text_pair.calls()][-2:] == [
+        ("continue", "failed"),
+        ("direct", "ok"),
+    ]
 
 
 def test_b27a_refused_prefill_is_remembered(text_pair: Pair) -> None:
     """The same endpoint is not asked for a continuation again with the next request."""
     text_pair.says(REPLY, PREFIX)
-    text_pair.draft.plan("draft", *[])
     text_pair.settings["draft_tokens"] = 4
     text_pair.hand_off_after(1)
     text_pair.target.plan("any", refuse())
@@ -73,7 +75,9 @@ def test_b27bc_repeated_text_is_said_once(said: str, stream: bool, text_pair: Pa
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(("prefix", "reply"), [("4", "442 is it"), ("a", "aardvark"), ("Yes,", "Yes,Yes, Yes, in Paris")])
+@pytest.mark.parametrize(
+    ("prefix", "reply"), [("4", "442 is it"), ("a", "aardvark"), ("Yes,", "Yes,Yes, Yes, in Paris")]
+)
 def test_b27d_a_genuine_repeat_stays(prefix: str, reply: str, stream: bool, any_pair: Pair) -> None:
     """A continuation that only looks like a repeat is kept whole."""
     any_pair.says(reply, prefix)
