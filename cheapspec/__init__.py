@@ -7,6 +7,7 @@ replaces ``import openai``: every other public name is openai's own, and so are 
 
 from __future__ import annotations
 
+from cheapspec import module
 from cheapspec.client import AsyncAzureOpenAI, AsyncOpenAI, AzureOpenAI, OpenAI
 from cheapspec.core.acceptance import (
     DraftToken,
@@ -19,7 +20,6 @@ from cheapspec.core.acceptance import (
 from cheapspec.core.info import Info
 from cheapspec.doors import info
 from cheapspec.errors import CapabilityError, CheapspecError, LedgerError, PriceUnknownError, SettingsError
-from cheapspec.module import install
 from cheapspec.settings import Speculation
 from cheapspec.transport import AsyncTransport, Transport
 
@@ -53,4 +53,4 @@ __version__ = "0.1.0"
 Client = OpenAI
 AsyncClient = AsyncOpenAI
 
-install(__name__)
+module.install(__name__)

@@ -3,24 +3,58 @@
 ``_send_request`` is where every request of the openai client passes on its way out and every response on
 its way back, after auth and before retries. Overriding it (and nothing else) keeps resources, parsing,
 streaming helpers, raw responses, Azure and retries the SDK's own. The name is private to openai: a test
-guards its signature, and :class:`cheapspec.Transport` is the door that does without it.
+guards its signature, and where it is missing the clients put :class:`cheapspec.Transport`, the door that
+does without it, under themselves.
+
+A client may be used in a forked child and in several event loops: connections belong to the process and the
+loop that opened them (:mod:`cheapspec.connections`).
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any, Self, Unpack
+import inspect
+from collections.abc import Mapping
+from typing import Any, Self, Unpack, cast
 
 import httpx2
 import openai
 
+from cheapspec.connections import Connections
 from cheapspec.doors import Shared
 from cheapspec.drive import aio, sync
 from cheapspec.drive.outcome import TargetFailed
-from cheapspec.options import AsyncAzureOptions, AsyncOptions, AzureOptions, Options
+from cheapspec.options import (
+    AsyncAzureCopyOptions,
+    AsyncAzureOptions,
+    AsyncCopyOptions,
+    AsyncOptions,
+    AzureCopyOptions,
+    AzureOptions,
+    CopyOptions,
+    Options,
+)
 from cheapspec.settings import Speculation
+from cheapspec.transport import AsyncTransport, Transport
 
 __all__ = ["AsyncAzureOpenAI", "AsyncOpenAI", "AzureOpenAI", "OpenAI"]
+
+
+def _hooked() -> bool:
+    """Whether this openai has the method, with the parameters that are passed to it."""
+    for kind in (openai.OpenAI, openai.AsyncOpenAI):
+        method = getattr(kind, "_send_request", None)
+        if method is None:
+            return False
+        parameters = inspect.signature(method).parameters
+        if list(parameters)[:3] != ["self", "request", "stream"]:
+            return False
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+            return False
+    return True
+
+
+HOOKED = _hooked()
 
 
 def _as_openai(failed: TargetFailed, request: httpx2.Request) -> openai.APIConnectionError:
@@ -28,6 +62,13 @@ def _as_openai(failed: TargetFailed, request: httpx2.Request) -> openai.APIConne
     if failed.kind == "timeout":
         return openai.APITimeoutError(request=request)
     return openai.APIConnectionError(message=f"Connection error: {failed}", request=request)
+
+
+def _copied(shared: Shared, speculation: Speculation | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What openai's ``copy`` is given: its options, and what it hands on to the new client's constructor."""
+    ours = shared if speculation is None else Shared(speculation)
+    more: Mapping[str, Any] = options.get("_extra_kwargs") or {}
+    return {**options, "_extra_kwargs": {**more, "_cheapspec": ours}}
 
 
 class OpenAI(openai.OpenAI):
@@ -39,27 +80,31 @@ class OpenAI(openai.OpenAI):
     """
 
     _cheapspec: Shared
+    _connections: Connections | None
 
     def __init__(self, *, speculation: Speculation | None = None, **kwargs: Unpack[Options]) -> None:
-        self._cheapspec = Shared(speculation)
+        told = cast(dict[str, Any], kwargs)
+        self._cheapspec = told.pop("_cheapspec", None) or Shared(speculation)
+        if not HOOKED:
+            inner = told.get("http_client") or openai.DefaultHttpxClient()
+            told["http_client"] = openai.DefaultHttpxClient(transport=Transport(inner, shared=self._cheapspec))
         super().__init__(**kwargs)
+        self._connections = Connections.of(self)
 
     def _send_request(self, request: httpx2.Request, *, stream: bool, **kwargs: Any) -> httpx2.Response:
+        here = self if self._connections is None else self._connections.here(self)
+        send = functools.partial(cast(Any, super(OpenAI, cast(OpenAI, here)))._send_request, **kwargs)
+        if not HOOKED or not isinstance(request, httpx2.Request):  # an httpx client of the older generation
+            return cast(httpx2.Response, send(request, stream=stream))
         shared = self._cheapspec
-        send = functools.partial(super()._send_request, **kwargs)
-        settings = shared.for_request(request)
         try:
-            return sync.handle(
-                shared.runtime, request, send, stream=stream, max_retries=self.max_retries, settings=settings
-            )
+            return sync.handle(shared.runtime, request, send, stream=stream, max_retries=self.max_retries)
         except TargetFailed as failed:
             raise _as_openai(failed, request) from failed.__cause__
 
-    def copy(self, *, speculation: Speculation | None = None, **kwargs: Any) -> Self:
+    def copy(self, *, speculation: Speculation | None = None, **kwargs: Unpack[CopyOptions]) -> Self:
         """A client with some options replaced, ``speculation`` among them; the rest is shared."""
-        made = super().copy(**kwargs)
-        made._cheapspec = self._cheapspec if speculation is None else Shared(speculation)
-        return made
+        return super().copy(**_copied(self._cheapspec, speculation, kwargs))
 
     with_options = copy
 
@@ -72,27 +117,33 @@ class AsyncOpenAI(openai.AsyncOpenAI):
     """``openai.AsyncOpenAI`` that drafts locally and lets the target verify; see :class:`OpenAI`."""
 
     _cheapspec: Shared
+    _connections: Connections | None
 
     def __init__(self, *, speculation: Speculation | None = None, **kwargs: Unpack[AsyncOptions]) -> None:
-        self._cheapspec = Shared(speculation)
+        told = cast(dict[str, Any], kwargs)
+        self._cheapspec = told.pop("_cheapspec", None) or Shared(speculation)
+        if not HOOKED:
+            inner = told.get("http_client") or openai.DefaultAsyncHttpxClient()
+            told["http_client"] = openai.DefaultAsyncHttpxClient(
+                transport=AsyncTransport(inner, shared=self._cheapspec)
+            )
         super().__init__(**kwargs)
+        self._connections = Connections.of(self)
 
     async def _send_request(self, request: httpx2.Request, *, stream: bool, **kwargs: Any) -> httpx2.Response:
+        here = self if self._connections is None else self._connections.here(self)
+        send = functools.partial(cast(Any, super(AsyncOpenAI, cast(AsyncOpenAI, here)))._send_request, **kwargs)
+        if not HOOKED or not isinstance(request, httpx2.Request):  # an httpx client of the older generation
+            return cast(httpx2.Response, await send(request, stream=stream))
         shared = self._cheapspec
-        send = functools.partial(super()._send_request, **kwargs)
-        settings = shared.for_request(request)
         try:
-            return await aio.handle(
-                shared.runtime, request, send, stream=stream, max_retries=self.max_retries, settings=settings
-            )
+            return await aio.handle(shared.runtime, request, send, stream=stream, max_retries=self.max_retries)
         except TargetFailed as failed:
             raise _as_openai(failed, request) from failed.__cause__
 
-    def copy(self, *, speculation: Speculation | None = None, **kwargs: Any) -> Self:
+    def copy(self, *, speculation: Speculation | None = None, **kwargs: Unpack[AsyncCopyOptions]) -> Self:
         """A client with some options replaced, ``speculation`` among them; the rest is shared."""
-        made = super().copy(**kwargs)
-        made._cheapspec = self._cheapspec if speculation is None else Shared(speculation)
-        return made
+        return super().copy(**_copied(self._cheapspec, speculation, kwargs))
 
     with_options = copy
 
@@ -105,11 +156,23 @@ class AzureOpenAI(OpenAI, openai.AzureOpenAI):
     """``openai.AzureOpenAI`` with speculation; see :class:`OpenAI`."""
 
     def __init__(self, *, speculation: Speculation | None = None, **kwargs: Unpack[AzureOptions]) -> None:
-        super().__init__(speculation=speculation, **kwargs)  # type: ignore[misc]  # on to openai.AzureOpenAI
+        super().__init__(speculation=speculation, **cast(Options, kwargs))  # on to openai.AzureOpenAI
+
+    def copy(self, *, speculation: Speculation | None = None, **kwargs: Unpack[AzureCopyOptions]) -> Self:
+        """A client with some options replaced, ``speculation`` among them; the rest is shared."""
+        return super().copy(speculation=speculation, **cast(CopyOptions, kwargs))
+
+    with_options = copy
 
 
 class AsyncAzureOpenAI(AsyncOpenAI, openai.AsyncAzureOpenAI):
     """``openai.AsyncAzureOpenAI`` with speculation; see :class:`OpenAI`."""
 
     def __init__(self, *, speculation: Speculation | None = None, **kwargs: Unpack[AsyncAzureOptions]) -> None:
-        super().__init__(speculation=speculation, **kwargs)  # type: ignore[misc]  # on to openai.AsyncAzureOpenAI
+        super().__init__(speculation=speculation, **cast(AsyncOptions, kwargs))  # on to openai.AsyncAzureOpenAI
+
+    def copy(self, *, speculation: Speculation | None = None, **kwargs: Unpack[AsyncAzureCopyOptions]) -> Self:
+        """A client with some options replaced, ``speculation`` among them; the rest is shared."""
+        return super().copy(speculation=speculation, **cast(AsyncCopyOptions, kwargs))
+
+    with_options = copy

@@ -8,14 +8,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-import httpx2
-
+from cheapspec.backends.llamacpp import LlamaCppDrafter
 from cheapspec.backends.ollama import OllamaDrafter
 from cheapspec.backends.ollama_names import normalise_host
+from cheapspec.backends.openai_drafter import OpenAIDrafter
 from cheapspec.core.info import Info
 from cheapspec.core.lookup import PromptLookup
 from cheapspec.core.ports import Drafter, Ledger
-from cheapspec.drive.runtime import Runtime, Settings, infos
+from cheapspec.drive.runtime import Runtime
+from cheapspec.drive.settings import Settings
+from cheapspec.drive.state import infos
+from cheapspec.errors import SettingsError
 from cheapspec.ledger.memory import MemoryLedger
 from cheapspec.ledger.null import NullLedger
 from cheapspec.prices import PriceBook
@@ -24,52 +27,91 @@ from cheapspec.settings import DraftSpec, Speculation, disabled
 __all__ = ["Shared", "info"]
 
 DEFAULT_MAX_DRAFT_TOKENS = 512
-_OPTIONS = frozenset({"draft_tokens", "enabled", "max_added_latency", "max_draft_tokens", "tie_nats", "workload"})
+_PER_REQUEST = (
+    "accept",
+    "assume_temperature",
+    "draft_concurrency",
+    "draft_timeout",
+    "draft_tokens",
+    "enabled",
+    "max_added_latency",
+    "max_draft_tokens",
+    "target_backend",
+    "tie_nats",
+    "workload",
+)
+_FALSE = ("", "0", "false", "no", "off")
+
 _embedded_lock = threading.Lock()
 _embedded: list[Any] = []
 
 
 class Shared:
-    """Settings and runtime of a client and its copies."""
+    """Settings and runtime of a client and its copies.
+
+    :raises SettingsError: a setting is unusable.
+    """
 
     def __init__(self, speculation: Speculation | None) -> None:
         self.speculation = Speculation() if speculation is None else speculation
         given = self.speculation
-        self.settings = Settings(
-            enabled=given.enabled,
-            backend=given.target_backend,
-            draft_tokens=given.draft_tokens,
-            max_draft_tokens=given.max_draft_tokens or DEFAULT_MAX_DRAFT_TOKENS,
-            tie_nats=given.tie_nats,
-            draft_timeout=given.draft_timeout,
-            draft_concurrency=given.draft_concurrency,
-            max_added_latency=given.max_added_latency,
-            assume_temperature=given.assume_temperature,
-            simulate_scoring=given.simulate_scoring,
-            workload=given.workload,
-        )
-        drafters = [_drafter(spec, given) for spec in given.drafts]
+        self._settings = _settings(given)
         self.ledger = _ledger(given.ledger)
-        self.runtime = Runtime(self.settings, drafters, PriceBook(given.prices), self.ledger)
+        drafters = [_drafter(spec, given) for spec in given.drafts]
+        self.runtime = Runtime(self.read_settings, drafters, PriceBook(given.prices), self.ledger)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Shared:
         """A copied client keeps its books in the same ledger."""
         return self
 
-    def for_request(self, request: httpx2.Request) -> Settings:
-        """The settings of one request: environment switch and headers over those of the client."""
-        settings = self.settings
-        told = request.headers.get("x-cheapspec-disable", "")
-        if disabled() or told.strip().lower() in {"1", "true", "yes", "on"}:
-            settings = replace(settings, enabled=False)
-        session = request.headers.get("x-cheapspec-session")
-        return settings if session is None else replace(settings, session=session)
+    def read_settings(self, headers: Mapping[str, str], options: Mapping[str, Any]) -> Settings:
+        """The settings of one request: its body's key ``cheapspec`` over its headers over those of the client.
+
+        :raises SettingsError: something in them is unusable, or cannot be set for one request.
+        """
+        settings = self._settings
+        if headers or options:
+            settings = self._read(headers, dict(options))
+        return replace(settings, enabled=False) if disabled() else settings
+
+    def _read(self, headers: Mapping[str, str], options: dict[str, Any]) -> Settings:
+        for name in ("budget-usd", "budget_usd", "budget"):
+            if name in headers or name in options:
+                raise SettingsError(f"{name} (request): a budget is not available yet in this version; leave it out.")
+        session = options.pop("session", headers.get("session"))
+        if session is not None and not isinstance(session, str):
+            raise SettingsError(f"session = {session!r} (extra_body cheapspec): write a name.")
+        if "accept" in headers:
+            options.setdefault("accept", headers["accept"])
+        if headers.get("disable", "").strip().lower() not in _FALSE:
+            options.setdefault("enabled", False)
+        for name in options:
+            if name in Speculation.model_fields and name not in _PER_REQUEST:
+                raise SettingsError(
+                    f"{name} (extra_body cheapspec) cannot be set for one request; use client.copy(speculation=…)."
+                )
+        made = self.speculation.override(options, "extra_body cheapspec") if options else self.speculation
+        return _settings(made, session)
+
+
+def _settings(given: Speculation, session: str | None = None) -> Settings:
+    return Settings(
+        enabled=given.enabled,
+        backend=given.target_backend,
+        draft_tokens=given.draft_tokens,
+        max_draft_tokens=given.max_draft_tokens or max(DEFAULT_MAX_DRAFT_TOKENS, given.draft_tokens or 0),
+        tie_nats=given.tie_nats,
+        draft_timeout=given.draft_timeout,
+        draft_concurrency=given.draft_concurrency,
+        max_added_latency=given.max_added_latency,
+        assume_temperature=given.assume_temperature,
+        simulate_scoring=given.simulate_scoring,
+        workload=given.workload,
+        session=session,
+    )
 
 
 def _drafter(spec: DraftSpec, given: Speculation) -> Drafter:
-    from cheapspec.backends.llamacpp import LlamaCppDrafter
-    from cheapspec.backends.openai_drafter import OpenAIDrafter
-
     match spec.kind:
         case "ollama":
             url = given.draft_url or normalise_host(None, os.environ)
@@ -86,12 +128,11 @@ def _drafter(spec: DraftSpec, given: Speculation) -> Drafter:
 
 def _embedded_url() -> str:
     """The embedded draft server of this process, started when first needed. Raises ``CheapspecError``."""
-    from cheapspec.embedded import EmbeddedServer, weights
+    from cheapspec.embedded import EmbeddedServer, weights  # needs the extra [embedded]
 
     with _embedded_lock:
         if not _embedded:
-            server = EmbeddedServer(weights("smollm2-135m-q4_1"))
-            _embedded.append(server)
+            _embedded.append(EmbeddedServer(weights("smollm2-135m-q4_1")))
         return str(_embedded[0].url)
 
 
@@ -103,6 +144,9 @@ def _ledger(given: Any) -> Ledger:
 
 def info(reply: object) -> Info | None:
     """What became of a request: of a reply, a stream (after it has ended), or a raw response.
+
+    Of a direct reply it says what that cost if the reply was not streamed and the price is known; of a
+    direct stream tokens and money are unknown (0 and ``None``).
 
     ``None`` for something that did not come through cheapspec, and for a request that is no longer
     remembered (the last few thousand are).

@@ -14,7 +14,9 @@ from typing import Any, cast
 
 import openai
 
+from cheapspec import pickles
 from cheapspec.client import OpenAI
+from cheapspec.connections import Connections
 from cheapspec.doors import Shared
 
 __all__ = ["install"]
@@ -55,6 +57,7 @@ def _module_client() -> openai.OpenAI:
         resources = {name for name in vars(theirs) if _is_proxy(getattr(openai, name, None))}
         vars(ours).update({name: value for name, value in vars(theirs).items() if name not in resources})
         cast(Any, ours)._cheapspec = Shared(None)
+        cast(Any, ours)._connections = Connections.of(theirs)
         _made[:] = [(theirs, ours)]
         return ours
 
@@ -85,5 +88,6 @@ def _is_proxy(value: object) -> bool:
 
 
 def install(name: str) -> None:
-    """Give the module its class."""
+    """Give the module its class, and openai's errors their way through pickle."""
+    pickles.install()
     sys.modules[name].__class__ = _Module

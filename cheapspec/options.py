@@ -1,4 +1,6 @@
-"""The constructor options of openai's clients, for type checkers (a test holds them to the real signatures)."""
+"""The options of openai's constructors and ``copy`` methods, for type checkers (a test holds them to the real
+signatures).
+"""
 
 from __future__ import annotations
 
@@ -8,28 +10,40 @@ from typing import Any, TypedDict
 import httpx2
 import openai
 
-__all__ = ["AsyncAzureOptions", "AsyncOptions", "AzureOptions", "Options"]
+__all__ = [
+    "AsyncAzureCopyOptions",
+    "AsyncAzureOptions",
+    "AsyncCopyOptions",
+    "AsyncOptions",
+    "AzureCopyOptions",
+    "AzureOptions",
+    "CopyOptions",
+    "Options",
+]
 
 
 class _Common(TypedDict, total=False):
+    admin_api_key: str | None
     organization: str | None
     project: str | None
     webhook_secret: str | None
     websocket_base_url: str | httpx2.URL | None
+    workload_identity: Any
     timeout: float | openai.Timeout | openai.NotGiven | None
-    max_retries: int
     default_headers: Mapping[str, str] | None
     default_query: Mapping[str, object] | None
+
+
+class _Made(_Common, total=False):
+    max_retries: int
     _strict_response_validation: bool
-
-
-class _Plain(_Common, total=False):
-    admin_api_key: str | None
-    workload_identity: Any
-    provider: Any
-    base_url: str | httpx2.URL | openai.NotGiven | None
-    data_residency: Any
     _enforce_credentials: bool
+
+
+class _Plain(_Made, total=False):
+    base_url: str | httpx2.URL | openai.NotGiven | None
+    data_residency: openai.DataResidency | None
+    provider: Any
 
 
 class Options(_Plain, total=False):
@@ -46,13 +60,12 @@ class AsyncOptions(_Plain, total=False):
     http_client: httpx2.AsyncClient | None
 
 
-class _Azure(_Common, total=False):
+class _Azure(_Made, total=False):
     azure_endpoint: str | None
     azure_deployment: str | None
     api_version: str | None
     azure_ad_token: str | None
     base_url: str | None
-    _enforce_credentials: bool
 
 
 class AzureOptions(_Azure, total=False):
@@ -69,3 +82,44 @@ class AsyncAzureOptions(_Azure, total=False):
     api_key: str | Callable[[], Awaitable[str]] | None
     azure_ad_token_provider: Callable[[], Awaitable[str] | str] | None
     http_client: httpx2.AsyncClient | None
+
+
+class _Copy(_Common, total=False):
+    base_url: str | httpx2.URL | openai.NotGiven | None
+    data_residency: openai.DataResidency | None
+    max_retries: int | openai.NotGiven
+    provider: Any
+    set_default_headers: Mapping[str, str] | None
+    set_default_query: Mapping[str, object] | None
+    _enforce_credentials: bool | None
+    _extra_kwargs: Mapping[str, Any]
+
+
+class CopyOptions(_Copy, total=False):
+    """Of ``openai.OpenAI.copy``."""
+
+    api_key: str | Callable[[], str] | None
+    http_client: httpx2.Client | None
+
+
+class AsyncCopyOptions(_Copy, total=False):
+    """Of ``openai.AsyncOpenAI.copy``."""
+
+    api_key: str | Callable[[], Awaitable[str]] | None
+    http_client: httpx2.AsyncClient | None
+
+
+class AzureCopyOptions(CopyOptions, total=False):
+    """Of ``openai.AzureOpenAI.copy``."""
+
+    api_version: str | None
+    azure_ad_token: str | None
+    azure_ad_token_provider: Callable[[], str] | None
+
+
+class AsyncAzureCopyOptions(AsyncCopyOptions, total=False):
+    """Of ``openai.AsyncAzureOpenAI.copy``."""
+
+    api_version: str | None
+    azure_ad_token: str | None
+    azure_ad_token_provider: Callable[[], Awaitable[str] | str] | None

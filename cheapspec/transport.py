@@ -32,28 +32,26 @@ class Transport(httpx2.BaseTransport):
 
     ``client``: the client that really sends (a new one by default); it is closed with the transport.
     ``max_retries``: attempts of one request after the first, over everything it sends to the target.
+    ``shared``: the settings and books of a client of ours that has this transport under it.
     """
 
     def __init__(
-        self, client: httpx2.Client | None = None, *, speculation: Speculation | None = None, max_retries: int = 2
+        self,
+        client: httpx2.Client | None = None,
+        *,
+        speculation: Speculation | None = None,
+        max_retries: int = 2,
+        shared: Shared | None = None,
     ) -> None:
-        self._shared = Shared(speculation)
+        self._shared = shared or Shared(speculation)
         self._client = client or httpx2.Client(timeout=httpx2.Timeout(600.0, connect=5.0))
         self._max_retries = max_retries
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         """Answer one request (httpx2 calls this)."""
-        request.read()
-        settings = self._shared.for_request(request)
+        runtime = self._shared.runtime
         try:
-            return sync.handle(
-                self._shared.runtime,
-                request,
-                self._send,
-                stream=True,
-                max_retries=self._max_retries,
-                settings=settings,
-            )
+            return sync.handle(runtime, request, self._send, stream=True, max_retries=self._max_retries)
         except TargetFailed as failed:
             return _failed(failed, request)
 
@@ -69,25 +67,22 @@ class AsyncTransport(httpx2.AsyncBaseTransport):
     """The asynchronous twin of :class:`Transport`, for ``httpx2.AsyncClient``."""
 
     def __init__(
-        self, client: httpx2.AsyncClient | None = None, *, speculation: Speculation | None = None, max_retries: int = 2
+        self,
+        client: httpx2.AsyncClient | None = None,
+        *,
+        speculation: Speculation | None = None,
+        max_retries: int = 2,
+        shared: Shared | None = None,
     ) -> None:
-        self._shared = Shared(speculation)
+        self._shared = shared or Shared(speculation)
         self._client = client or httpx2.AsyncClient(timeout=httpx2.Timeout(600.0, connect=5.0))
         self._max_retries = max_retries
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Answer one request (httpx2 calls this)."""
-        await request.aread()
-        settings = self._shared.for_request(request)
+        runtime = self._shared.runtime
         try:
-            return await aio.handle(
-                self._shared.runtime,
-                request,
-                self._send,
-                stream=True,
-                max_retries=self._max_retries,
-                settings=settings,
-            )
+            return await aio.handle(runtime, request, self._send, stream=True, max_retries=self._max_retries)
         except TargetFailed as failed:
             return _failed(failed, request)
 

@@ -44,7 +44,7 @@ def row(ours: str = "", libraries: str = "", *, pure: bool = False) -> Row:
     return Row(frozenset(ours.split()), frozenset(libraries.split()), pure)
 
 
-PYTHON_DOOR = "client transport options doors module"
+PYTHON_DOOR = "client transport options doors module connections pickles"
 FOUNDATION = "errors core backends drive prices ledger report settings embedded"
 TABLE: dict[str, Row] = {
     "errors": row(),
@@ -57,10 +57,12 @@ TABLE: dict[str, Row] = {
     "settings": row("errors core backends", "pydantic pydantic_settings"),
     "embedded": row("errors", "gguf numpy xllamacpp"),
     "options": row("errors", "openai httpx2"),
+    "connections": row("", "openai httpx2"),
+    "pickles": row("", "openai"),
     "doors": row(FOUNDATION, "httpx2"),
-    "client": row(FOUNDATION + " doors options transport", "openai httpx2 pydantic"),
+    "client": row(FOUNDATION + " connections doors options transport", "openai httpx2 pydantic"),
     "transport": row(FOUNDATION + " doors options client", "openai httpx2 pydantic"),
-    "module": row(FOUNDATION + " doors client transport", "openai"),
+    "module": row(FOUNDATION + " connections doors client pickles transport", "openai"),
     "proxy": row(FOUNDATION, "starlette uvicorn httpx2 httpcore2 pydantic"),
     "testing": row("errors core backends drive", "starlette uvicorn httpx2"),
     "cli": Row(frozenset(f"{FOUNDATION} {PYTHON_DOOR} proxy testing __init__".split()), None),

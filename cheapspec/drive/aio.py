@@ -1,132 +1,138 @@
-"""The asynchronous executor: carries out what the conductor asks, in the caller's event loop."""
+"""The asynchronous executor: carries out what an exchange asks, in the caller's event loop.
+
+Rules
+-----
+* A stream whose first text takes longer than :data:`KEEP_ALIVE_SECONDS` is answered with status 200 all the
+  same, and comments keep its connection alive until the text comes. If the request goes direct after that,
+  the target's own events follow, and an error of its is an error event.
+* Settling is shielded: a cancelled caller does not wait for it, but it happens.
+* Drafts come from a thread through asyncio's loop. Without one (trio) every request is passed through.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Protocol, TypeVar
 
 import httpx2
 
-from cheapspec.core.effects import Emit, Event, Finish, GoDirect, HttpReply, Op
-from cheapspec.drive.conductor import Conductor
-from cheapspec.drive.io import Io, Out, Read, ReadAll, Send, Shut, Sleep, Wait
-from cheapspec.drive.replies import Writer, elapsed, mark, response_headers
-from cheapspec.drive.runtime import Admitted, Passed, Runtime, Settings
-from cheapspec.drive.shared import passed_info, probe_request
+from cheapspec.core.effects import Event
+from cheapspec.drive.exchange import Exchange, Spoken
+from cheapspec.drive.io import Background, Io, Read, ReadAll, Send, Shut, Sleep, Steps, Wait
+from cheapspec.drive.outcome import TargetFailed
+from cheapspec.drive.replies import elapsed, failure_event, response_headers
+from cheapspec.drive.runtime import Runtime
+from cheapspec.drive.urls import unmarked
 
-__all__ = ["handle"]
+__all__ = ["KEEP_ALIVE_SECONDS", "SendFunction", "handle"]
 
 T = TypeVar("T")
-SendFunction = Callable[..., Awaitable[httpx2.Response]]
+KEEP_ALIVE_SECONDS = 10.0
+_COMMENT = b": waiting for the first text\n\n"
 
-_background: set[asyncio.Task[None]] = set()
+_background: set[asyncio.Task[Any]] = set()
+
+
+class SendFunction(Protocol):
+    """A door's own way to the target. The response is read, unless ``stream``."""
+
+    async def __call__(self, request: httpx2.Request, *, stream: bool) -> httpx2.Response: ...
 
 
 async def handle(
-    runtime: Runtime, request: httpx2.Request, send: SendFunction, *, stream: bool, max_retries: int, settings: Settings
+    runtime: Runtime, request: httpx2.Request, send: SendFunction, *, stream: bool, max_retries: int
 ) -> httpx2.Response:
     """Answer one request of the caller's.
 
-    ``send(request, stream=…)`` is the door's own way to the target. Raises what ``send`` raises, or
-    :class:`~cheapspec.drive.outcome.TargetFailed` once the sender must not repeat.
+    Raises what ``send`` raises, or :class:`~cheapspec.drive.outcome.TargetFailed` once the sender must not
+    repeat.
     """
-    admitted = runtime.admit(request, settings)
-    if isinstance(admitted, Passed):
-        probe = runtime.due_probe(admitted, settings)
-        if probe is not None:
-            _probe_in_background(runtime, admitted, settings, probe, send)
-        response = await send(admitted.request, stream=stream)
-        mark(response, passed_info(runtime, admitted, response, stream=stream))
-        return response
-    return await _Drive(runtime, admitted, send, max_retries).answer(stream=stream)
+    started = time.monotonic()
+    try:
+        executor = _Executor(send)
+    except RuntimeError:
+        runtime.warn("no asyncio", "cheapspec drafts in asyncio's event loop only: other loops' requests are passed on")
+        return await send(unmarked(request), stream=stream)
+    exchange = Exchange(runtime, request, executor.deliver, stream=stream, max_retries=max_retries)
+    answer = await _early(executor, exchange) if exchange.streaming else await executor.answer(exchange)
+    if isinstance(answer, httpx2.Response):
+        return answer
+    headers = answer.headers if isinstance(answer, Spoken) else response_headers(httpx2.Headers(), exchange.request_id)
+    response = httpx2.Response(200, headers=headers, stream=_Body(executor, exchange, answer), request=request)
+    if not stream:
+        await response.aread()
+    elapsed(response, started)
+    return response
 
 
-class _Drive:
-    """One conducted request."""
+async def _early(
+    executor: _Executor, exchange: Exchange
+) -> httpx2.Response | Spoken | asyncio.Task[httpx2.Response | Spoken]:
+    """The answer, or the task that is still waiting for it when the caller should hear something."""
+    task = _keep(executor.answer(exchange))
+    try:
+        await asyncio.wait({task}, timeout=KEEP_ALIVE_SECONDS)
+    except BaseException:
+        await _give_up(task)
+        raise
+    return task.result() if task.done() else task
 
-    def __init__(self, runtime: Runtime, admitted: Admitted, send: SendFunction, max_retries: int) -> None:
-        self._runtime = runtime
-        self._admitted = admitted
+
+def _keep(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """A task that nobody needs to hold."""
+    task = asyncio.get_running_loop().create_task(work)
+    _background.add(task)
+    task.add_done_callback(_background.discard)
+    return task
+
+
+async def _give_up(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.wait({task})
+    if task.done() and not task.cancelled():
+        task.exception()  # seen
+
+
+class _Executor:
+    """Raises ``RuntimeError`` where no asyncio loop runs."""
+
+    def __init__(self, send: SendFunction) -> None:
+        self.loop = asyncio.get_running_loop()
         self._send = send
         self._events: asyncio.Queue[Event] = asyncio.Queue()
-        self._loop = asyncio.get_running_loop()
-        self._conductor = Conductor(runtime, admitted, admitted.request, max_retries)
-        self._conductor.inbox = self._deliver
-        self._steps = self._conductor.play(admitted.job)
-        self._answer: Any = None
-        self._started = time.monotonic()
-        self._writer = Writer(admitted, lambda: runtime.finished(admitted, admitted.job.tally))
 
-    def _deliver(self, event: Event) -> None:
+    def deliver(self, event: Event) -> None:
         """From the drafts' thread; a loop that is closed has nobody waiting."""
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+            self.loop.call_soon_threadsafe(self._events.put_nowait, event)
 
-    async def answer(self, *, stream: bool) -> httpx2.Response:
-        """Run to the first emission (to the end for an unstreamed reply), then answer."""
-        request = self._admitted.request
+    async def answer(self, exchange: Exchange) -> httpx2.Response | Spoken:
         try:
-            effect = await self._next()
-            while isinstance(effect, Emit) and not self._admitted.parsed.stream:
-                self._writer.collect(effect)
-                effect = await self._next()
-            if isinstance(effect, GoDirect):
-                return await self._direct(effect, stream=stream)
-            streaming = self._admitted.parsed.stream
-            body = _Body(self, self._writer.stream(effect)) if streaming else _Body(self, self._whole(effect))
+            return await self.obey(exchange.answer())
         except BaseException:
-            await self.close()
+            await self.close(exchange)
             raise
-        headers = response_headers(self._conductor.headers, self._admitted.request_id, stream=streaming)
-        response = httpx2.Response(200, headers=headers, stream=body, request=request)
-        if not stream:
-            await response.aread()
-        elapsed(response, self._started)
-        return response
 
-    def _whole(self, effect: Emit | Finish) -> bytes:
-        assert isinstance(effect, Finish)
-        return self._writer.whole(effect)
+    async def close(self, exchange: Exchange) -> None:
+        """Settle. Under a cancel scope every wait is cut short, so it is done in a task of its own."""
+        if not exchange.closed:
+            await asyncio.shield(_keep(self.obey(exchange.close())))
 
-    async def _direct(self, effect: GoDirect, *, stream: bool) -> httpx2.Response:
-        await self.close()
-        response = await self._obey(self._conductor.direct(self._admitted.request, stream))
-        mark(response, passed_info(self._runtime, self._admitted, response, stream=stream, effect=effect))
-        return response
-
-    async def chunks(self, first: bytes) -> AsyncIterator[bytes]:
-        """The rest of the body."""
-        yield first
-        while not self._writer.done:
-            effect = await self._next()
-            assert not isinstance(effect, GoDirect)
-            yield self._writer.stream(effect)
-
-    async def close(self) -> None:
-        """Give up what is open, settle the books."""
-        self._steps.close()
-        await self._obey(self._conductor.close())
-
-    async def _next(self) -> Emit | Finish | GoDirect:
-        while True:
-            io = self._steps.send(self._answer)
-            self._answer = None
-            if isinstance(io, Out):
-                return io.effect
-            self._answer = await self._carry_out(io)
-
-    async def _obey(self, steps: Generator[Io, Any, T]) -> T:
+    async def obey(self, steps: Steps[T]) -> T:
         answer: Any = None
         try:
             while True:
-                answer = await self._carry_out(steps.send(answer))
+                answer = await self.carry_out(steps.send(answer))
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
+        finally:
+            steps.close()
 
-    async def _carry_out(self, io: Io) -> Any:
+    async def carry_out(self, io: Io) -> Any:
         try:
             match io:
                 case Send(request, stream):
@@ -142,8 +148,8 @@ class _Drive:
                     return await self._wait(seconds)
                 case Sleep(seconds):
                     return await asyncio.sleep(seconds)
-                case Out():
-                    return None
+                case Background(steps):
+                    return _keep(_Executor(self._send).obey(steps)) and None
         except Exception as error:
             return error
 
@@ -156,40 +162,68 @@ class _Drive:
 
 
 class _Body(httpx2.AsyncByteStream):
-    """A response body that closes its run."""
+    """A response body that closes its exchange, at the latest when nobody holds it any more."""
 
-    def __init__(self, drive: _Drive, first: bytes) -> None:
-        self._drive = drive
-        self._first = first
+    def __init__(
+        self, executor: _Executor, exchange: Exchange, answer: Spoken | asyncio.Task[httpx2.Response | Spoken]
+    ) -> None:
+        self._executor = executor
+        self._exchange = exchange
+        self._answer = answer
+        self._direct: httpx2.Response | None = None
+        self._closed = False
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._drive.chunks(self._first)
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        answer: httpx2.Response | Spoken
+        if isinstance(self._answer, Spoken):
+            answer = self._answer
+        else:
+            while not self._answer.done():
+                yield _COMMENT
+                await asyncio.wait({self._answer}, timeout=KEEP_ALIVE_SECONDS)
+            try:
+                answer = self._answer.result()
+            except (TargetFailed, httpx2.HTTPError) as error:
+                yield failure_event(502, b"", str(error))
+                return
+        if isinstance(answer, httpx2.Response):
+            self._direct = answer
+            if answer.status_code >= 300:
+                yield failure_event(answer.status_code, await answer.aread(), f"HTTP {answer.status_code}")
+                return
+            async for chunk in answer.aiter_bytes():
+                yield chunk
+            return
+        steps = self._exchange.body(answer.first)
+        told: Any = None
+        with contextlib.closing(steps):
+            while True:
+                try:
+                    step = steps.send(told)
+                except StopIteration:
+                    return
+                told = None
+                if isinstance(step, bytes):
+                    yield step
+                else:
+                    told = await self._executor.carry_out(step)
 
     async def aclose(self) -> None:
-        await self._drive.close()
+        if self._closed:
+            return
+        self._closed = True
+        if isinstance(self._answer, asyncio.Task) and not self._answer.done():
+            await _give_up(self._answer)
+        if self._direct is not None:
+            await self._direct.aclose()
+        await self._executor.close(self._exchange)
 
-
-def _probe_in_background(
-    runtime: Runtime, passed: Passed, settings: Settings, probe: Op[Any], send: SendFunction
-) -> None:
-    """Ask the endpoint what it can do, in a task, with the caller's own way to it."""
-
-    async def ask() -> None:
-        reply: HttpReply | None = None
-        found = None
+    def __del__(self) -> None:
+        if self._closed:
+            return
+        loop = self._executor.loop
         try:
-            while True:
-                question = probe.send(reply)
-                try:
-                    response = await send(probe_request(runtime, passed, question), stream=False)
-                    reply = HttpReply(response.status_code, response.content, dict(response.headers))
-                except Exception:
-                    reply = None
-        except StopIteration as stop:
-            found = stop.value
-        finally:
-            runtime.probed(passed, settings, found)
-
-    task = asyncio.get_running_loop().create_task(ask(), name="cheapspec-probe")
-    _background.add(task)
-    task.add_done_callback(_background.discard)
+            loop.call_soon_threadsafe(lambda: _keep(self.aclose()))
+        except RuntimeError:  # closed, and its connections with it: the books are what is left
+            for _ in self._exchange.close():
+                pass

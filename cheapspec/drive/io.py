@@ -1,20 +1,22 @@
-"""What the conductor asks an executor to do: the only places where a driver waits.
+"""What a driver's generators ask an executor to do: the only places where a driver waits.
 
-The conductor (:mod:`cheapspec.drive.conductor`) is a generator of these; ``sync`` and ``aio`` carry them
-out, each in a few lines. Failures come back as values (the exception), so that the conductor has one
-way to look at an outcome. An executor lets ``KeyboardInterrupt`` and task cancellation through.
+The life of a request (:mod:`cheapspec.drive.exchange`) is a generator of these; ``sync`` and ``aio`` carry
+them out, each in a few lines. Failures come back as values (the exception), so that there is one way to
+look at an outcome. An executor lets ``KeyboardInterrupt`` and task cancellation through; the generator is
+then closed, and whoever opened something settles it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Generator, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
 
 import httpx2
 
-from cheapspec.core.effects import Emit, Finish, GoDirect
+__all__ = ["Background", "Channel", "Io", "Read", "ReadAll", "Send", "Shut", "Sleep", "Steps", "Wait"]
 
-__all__ = ["Channel", "Io", "Out", "Read", "ReadAll", "Send", "Shut", "Sleep", "Wait"]
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -70,10 +72,12 @@ class Sleep:
 
 
 @dataclass(frozen=True, slots=True)
-class Out:
-    """Something for the door. Answer: ``None``."""
+class Background:
+    """Carry these steps out beside the caller (a thread, a task), which does not wait for them."""
 
-    effect: Emit | Finish | GoDirect = field()
+    steps: Generator[Any, Any, None]
+    name: str
 
 
-Io = Send | Read | ReadAll | Shut | Wait | Sleep | Out
+Io: TypeAlias = Send | Read | ReadAll | Shut | Wait | Sleep | Background
+Steps: TypeAlias = Generator[Io, Any, T]

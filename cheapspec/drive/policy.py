@@ -10,7 +10,8 @@ Rules
 * A call that was sent and then timed out or was cut may have been billed. It is booked so, and repeated
   only within the budget.
 * The wait is what the server asks for (``retry-after-ms``, ``retry-after`` in seconds or as a date, up to
-  two minutes; longer means: do not repeat), else exponential from .5 s to 8 s with full jitter.
+  two minutes; longer means: do not repeat), else exponential from .5 s to 8 s with full jitter. A negative
+  number or nonsense asks for nothing; a date that has passed means now.
 """
 
 from __future__ import annotations
@@ -34,19 +35,23 @@ _EXPONENTIAL = wait_random_exponential(multiplier=0.5, max=8.0)
 def retry_after(headers: httpx2.Headers) -> float | None:
     """Seconds that the server asks to wait: never negative, ``None`` when it says nothing usable."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = headers.get(name)
-        if value is None:
-            continue
+        value = headers.get(name, "")
         try:
             seconds = float(value) * unit
         except ValueError:
-            parsed = email.utils.parsedate_tz(value)
-            if parsed is None:
-                continue
-            seconds = email.utils.mktime_tz(parsed) - time.time()
-        if math.isfinite(seconds):
-            return max(0.0, seconds)
+            seconds = _until(value)
+        if math.isfinite(seconds) and seconds >= 0:
+            return seconds
     return None
+
+
+def _until(date: str) -> float:
+    """Seconds until an HTTP date, 0 when it has passed, NaN when it is none."""
+    parsed = email.utils.parsedate_tz(date)
+    try:
+        return math.nan if parsed is None else max(0.0, email.utils.mktime_tz(parsed) - time.time())
+    except (ValueError, OverflowError):
+        return math.nan
 
 
 def should_retry(response: httpx2.Response) -> bool:
@@ -61,8 +66,12 @@ def should_retry(response: httpx2.Response) -> bool:
 
 
 def broke_kind(error: Exception) -> str:
-    """``connect``: nothing was sent; ``timeout`` or ``cut``: the server may have done the work."""
-    if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)):
+    """``connect``: nothing was sent (no connection, or the sender failed before it had one: no credentials,
+    say); ``timeout`` or ``cut``: the server may have done the work.
+    """
+    if not isinstance(error, httpx2.HTTPError) or isinstance(
+        error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+    ):
         return "connect"
     return "timeout" if isinstance(error, httpx2.TimeoutException) else "cut"
 
@@ -80,7 +89,9 @@ class _WaitAsTold(wait_base):
 
 
 class Attempts:
-    """The budget of one request. ``failures``: failed target calls so far."""
+    """The budget of one request. ``failures``: failed target calls so far; ``last``: how the last of them was
+    answered; ``pause``: seconds to wait before the next call, ``None`` when there is none.
+    """
 
     def __init__(self, max_retries: int) -> None:
         self._stop = stop_after_attempt(max_retries + 1)
@@ -88,6 +99,7 @@ class Attempts:
         self._retrying = Retrying()
         self.failures = 0
         self.last: httpx2.Response | Exception | None = None
+        self.pause: float | None = 0.0
 
     def _state(self, outcome: httpx2.Response | Exception) -> RetryCallState:
         nothing: dict[str, Any] = {}
@@ -105,7 +117,13 @@ class Attempts:
         return self.last is not None and bool(self._stop(self._state(self.last)))
 
     def failed(self, outcome: httpx2.Response | Exception) -> float | None:
-        """Take one from the budget. Seconds to wait before the next call, ``None`` when there is none."""
+        """Take one from the budget; the new ``pause``."""
         self.failures += 1
         self.last = outcome
-        return None if self.exhausted else self._wait(self._state(outcome))
+        self.pause = None if self.exhausted else self._wait(self._state(outcome))
+        return self.pause
+
+    def worked(self) -> None:
+        """A call was answered: the next need not wait."""
+        if not self.exhausted:
+            self.pause = 0.0

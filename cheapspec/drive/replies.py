@@ -14,13 +14,15 @@ from datetime import timedelta
 
 import httpx2
 
-from cheapspec.core.effects import Emit, Finish
+from cheapspec.core.effects import Emit, Finish, HttpReply
 from cheapspec.core.info import Info
 from cheapspec.core.ports import Identity
+from cheapspec.core.received import error_of
 from cheapspec.core.reply import DONE, ReplyBuilder, encode_event, error_frame, strict_json
-from cheapspec.drive.runtime import Admitted, infos
+from cheapspec.core.untyped import as_mapping
+from cheapspec.drive.admission import Admitted, Refused
 
-__all__ = ["Writer", "elapsed", "mark", "response_headers"]
+__all__ = ["Writer", "elapsed", "failure_event", "mark", "refusal", "response_headers"]
 
 _NOT_OURS = {"content-length", "content-encoding", "content-type", "transfer-encoding", "connection", "keep-alive"}
 
@@ -33,7 +35,7 @@ def mark(response: httpx2.Response, info: Info) -> None:
         response.headers["x-cheapspec-reason"] = info.reason
 
 
-def response_headers(upstream: httpx2.Headers, request_id: str, *, stream: bool) -> httpx2.Headers:
+def response_headers(upstream: httpx2.Headers, request_id: str, *, stream: bool = True) -> httpx2.Headers:
     """Headers of a synthetic response."""
     headers = httpx2.Headers([(name, value) for name, value in upstream.multi_items() if name.lower() not in _NOT_OURS])
     headers["content-type"] = "text/event-stream; charset=utf-8" if stream else "application/json"
@@ -42,11 +44,32 @@ def response_headers(upstream: httpx2.Headers, request_id: str, *, stream: bool)
     return headers
 
 
-class Writer:
-    """Turns emissions into the bytes of one reply. ``finish`` is given the run's facts when it is over."""
+def refusal(refused: Refused, request: httpx2.Request) -> httpx2.Response:
+    """A 400 of our own: what the request says about itself is unusable, and nothing was sent."""
+    error = {"message": refused.message, "type": "invalid_request_error", "param": "cheapspec"}
+    headers = {
+        "content-type": "application/json",
+        "x-should-retry": "false",
+        "x-cheapspec-request-id": refused.request_id,
+        "x-cheapspec-decision": "refused",
+    }
+    content = strict_json({"error": {**error, "code": "invalid_cheapspec_option"}})
+    return httpx2.Response(400, headers=headers, content=content, request=request)
 
-    def __init__(self, admitted: Admitted, finished: Callable[[], Info]) -> None:
-        self._admitted = admitted
+
+def failure_event(status: int, body: bytes, message: str) -> bytes:
+    """An error that comes when status 200 is already out, as an event of the stream."""
+    error = error_of(as_mapping(HttpReply(status, body).json())) or {"message": message}
+    return encode_event(error_frame({"code": status, **error}))
+
+
+class Writer:
+    """Turns emissions into the bytes of one reply. ``finished`` is told the reply's id when it is over, and
+    gives the run's facts.
+    """
+
+    def __init__(self, admitted: Admitted, finished: Callable[[str], Info]) -> None:
+        self._job = admitted.job
         self._finished = finished
         self._builder: ReplyBuilder | None = None
         self._text: list[str] = []
@@ -55,8 +78,8 @@ class Writer:
 
     def _build(self) -> ReplyBuilder:
         if self._builder is None:
-            identity: Identity = self._admitted.job.tally.identity
-            request = self._admitted.parsed
+            identity: Identity = self._job.tally.identity
+            request = self._job.request
             prefix = "chatcmpl-" if request.kind == "chat" else "cmpl-"
             given = identity.id or uuid.uuid4().hex
             self.reply_id = prefix + given.removeprefix("chatcmpl-").removeprefix("cmpl-")
@@ -73,8 +96,7 @@ class Writer:
         if isinstance(effect, Emit):
             return head + encode_event(builder.chunk(effect.text, effect.source))
         self.done = True
-        info = self._finished()
-        infos.put(info, self.reply_id)
+        info = self._finished(self.reply_id)
         if effect.error is not None:
             return head + encode_event(error_frame(effect.error))
         chunks = builder.last_chunks(effect.finish_reason, effect.usage, info.to_dict())
@@ -88,8 +110,7 @@ class Writer:
         """The body of an unstreamed reply."""
         self.done = True
         builder = self._build()
-        info = self._finished()
-        infos.put(info, self.reply_id)
+        info = self._finished(self.reply_id)
         return strict_json(builder.whole("".join(self._text), effect.finish_reason, effect.usage, info.to_dict()))
 
 

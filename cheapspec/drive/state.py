@@ -1,10 +1,13 @@
 """What a process remembers between requests: facts about targets, broken draft hosts, answered requests.
 
 Every class here is small, bounded and locked; all take ``now`` (``time.monotonic`` seconds) as an argument.
+The locks are reentrant: a stream that nobody closed is settled by the garbage collector, which may strike
+inside a locked section. A forked child gets new ones, since another thread may have held them.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -12,19 +15,19 @@ from dataclasses import dataclass, field
 from cheapspec.core.info import Info
 from cheapspec.core.ports import Target
 
-__all__ = ["Breaker", "InfoTable", "TargetFacts", "Targets"]
+__all__ = ["Breaker", "InfoTable", "TargetFacts", "Targets", "infos", "targets"]
 
 
 class Breaker:
-    """A short circuit breaker for each drafter: after ``threshold`` failures in a row it is left alone for
-    ``seconds``, then tried once.
+    """A short circuit breaker for each drafter: after ``threshold`` failures in a row, none of them older than
+    twice ``seconds``, it is left alone for ``seconds``; one more failure then opens it again.
     """
 
     def __init__(self, threshold: int = 3, seconds: float = 30.0) -> None:
         self._threshold = threshold
         self._seconds = seconds
-        self._lock = threading.Lock()
-        self._failures: dict[str, int] = {}
+        self._lock = threading.RLock()
+        self._failures: dict[str, list[float]] = {}
         self._until: dict[str, float] = {}
 
     def open(self, name: str, now: float) -> bool:
@@ -35,8 +38,9 @@ class Breaker:
     def failed(self, name: str, now: float) -> None:
         """The host did not answer, or answered with a fault of its own."""
         with self._lock:
-            self._failures[name] = self._failures.get(name, 0) + 1
-            if self._failures[name] >= self._threshold:
+            recent = [at for at in self._failures.get(name, ()) if now - at <= 2 * self._seconds]
+            self._failures[name] = [*recent, now][-self._threshold :]
+            if len(self._failures[name]) == self._threshold:
                 self._until[name] = now + self._seconds
 
     def worked(self, name: str) -> None:
@@ -44,6 +48,10 @@ class Breaker:
         with self._lock:
             self._failures.pop(name, None)
             self._until.pop(name, None)
+
+    def renew_locks(self) -> None:
+        """After a fork, in the child."""
+        self._lock = threading.RLock()
 
 
 @dataclass(slots=True)
@@ -60,7 +68,7 @@ class TargetFacts:
     expires: float = float("inf")
     cooldown_until: float = 0.0
     reuses_cache: bool | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
 
 class Targets:
@@ -68,7 +76,7 @@ class Targets:
 
     def __init__(self, limit: int = 1000) -> None:
         self._limit = limit
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._facts: OrderedDict[tuple[str, str, str], TargetFacts] = OrderedDict()
 
     def get(self, key: tuple[str, str, str]) -> TargetFacts:
@@ -85,13 +93,19 @@ class Targets:
         with self._lock:
             self._facts.clear()
 
+    def renew_locks(self) -> None:
+        """After a fork, in the child."""
+        self._lock = threading.RLock()
+        for facts in self._facts.values():
+            facts.lock, facts.probing = threading.RLock(), False
+
 
 class InfoTable:
     """The facts of the last ``limit`` requests, by request id and by the reply's own id."""
 
     def __init__(self, limit: int = 4096) -> None:
         self._limit = limit
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._rows: OrderedDict[str, Info] = OrderedDict()
 
     def put(self, info: Info, *names: str | None) -> None:
@@ -107,3 +121,14 @@ class InfoTable:
         """The info of a request, if it is still remembered."""
         with self._lock:
             return self._rows.get(name)
+
+    def renew_locks(self) -> None:
+        """After a fork, in the child."""
+        self._lock = threading.RLock()
+
+
+infos = InfoTable()
+targets = Targets()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=infos.renew_locks)
+    os.register_at_fork(after_in_child=targets.renew_locks)

@@ -1,0 +1,178 @@
+"""The decision before each request: pass it through (with the named reason), refuse it, or run the engine.
+
+It makes no call and takes microseconds on pass-through; everything that costs a call is learned in the
+background (:mod:`cheapspec.drive.probing`). Nothing here raises on what a request says.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import httpx2
+
+from cheapspec.core.engine import Job, Policy
+from cheapspec.core.lookup import Prediction
+from cheapspec.core.money import Prices
+from cheapspec.core.planner import ContextPrices
+from cheapspec.core.ports import Drafter
+from cheapspec.core.request import Bypass, Request, admit, sampling
+from cheapspec.core.tally import Tally
+from cheapspec.drive.local import hosts
+from cheapspec.drive.runtime import Passed, Runtime
+from cheapspec.drive.settings import Settings
+from cheapspec.drive.state import TargetFacts
+from cheapspec.drive.urls import api_base, model_name, our_headers, without_our_keys
+from cheapspec.errors import SettingsError
+
+__all__ = ["Admitted", "Refused", "decide"]
+
+DRAFT_SECONDS = 20.0
+"""The longest that a caller waits for a draft (a tenth of the request's own time-out, if that is less)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The request cannot be answered as asked; nothing is sent. ``message`` says what is wrong with it."""
+
+    request_id: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The engine may run. ``passed``: what to do when it, or the engine, goes direct after all."""
+
+    passed: Passed
+    facts: TargetFacts
+    job: Job
+    priced_by: str
+
+
+def decide(runtime: Runtime, request: httpx2.Request) -> Passed | Admitted | Refused:
+    """What becomes of a request."""
+    request_id = f"cs-{uuid.uuid4().hex}"
+    headers = our_headers(request)
+    try:
+        body: bytes | None = request.content
+    except httpx2.RequestNotRead:
+        body = None
+    own = without_our_keys(request, headed=bool(headers), body=body)
+    try:
+        settings = runtime.read_settings(headers, {})
+        if not settings.enabled:
+            return Passed(request_id, settings, "bypass", "disabled", own)
+        if body is None:
+            return Passed(request_id, settings, "bypass", "other_route", own, "a streamed request body")
+        parsed = admit(request.method, request.url.path, request.headers, body)
+        if isinstance(parsed, Request) and parsed.options:
+            settings = runtime.read_settings(headers, parsed.options)
+    except SettingsError as error:
+        return Refused(request_id, str(error))
+    if isinstance(parsed, Bypass):
+        return _bypassed(runtime, request_id, settings, own, parsed, body)
+    passed = Passed(
+        request_id,
+        settings,
+        "direct",
+        "",
+        own,
+        kind=parsed.kind,
+        model=parsed.model,
+        parsed=parsed,
+    )
+    return _considered(runtime, passed, parsed)
+
+
+def _bypassed(
+    runtime: Runtime, request_id: str, settings: Settings, own: httpx2.Request, why: Bypass, body: bytes
+) -> Passed:
+    if why.reason in ("other_route", "responses_api"):
+        if why.reason == "responses_api":
+            runtime.warn("responses_api", "client.responses is passed through: cheapspec does not speculate on it")
+        return Passed(request_id, settings, "bypass", why.reason, own, why.detail)
+    kind = "chat" if own.url.path.rstrip("/").endswith("/chat/completions") else "completion"
+    return Passed(request_id, settings, "bypass", why.reason, own, why.detail, kind=kind, model=model_name(body))
+
+
+def _considered(runtime: Runtime, passed: Passed, parsed: Request) -> Passed | Admitted:
+    settings, own = passed.settings, passed.request
+    if not settings.enabled:
+        return passed.because("disabled", decision="bypass")
+    if own.headers.get("x-stainless-retry-count", "0") != "0":
+        return passed.because("retry")
+    drawn = sampling(parsed, settings.assume_temperature)
+    if isinstance(drawn, Bypass):
+        return passed.because(drawn.reason, drawn.detail)
+    now = time.monotonic()
+    drafters = _usable(runtime, parsed, now)
+    if not drafters:
+        runtime.warn_no_draft()
+        return passed.because("no_draft", "no draft model is set, or its host is down or still loading")
+    base_url = str(api_base(own.url))
+    prices, priced_by = runtime.prices.lookup(parsed.model, base_url)
+    if prices is None and settings.draft_tokens is None:
+        runtime.warn(
+            f"price:{parsed.model}",
+            f"the price of {parsed.model!r} at {base_url} is unknown, so its requests go direct; "
+            "set Speculation(prices=…), [prices] in cheapspec.toml or CHEAPSPEC_PRICES",
+        )
+        return passed.because("price_unknown", parsed.model)
+    facts = runtime.facts_of(passed, now)
+    if facts.target is None:
+        return passed.because(facts.reason, facts.detail)
+    if facts.cooldown_until > now:
+        return passed.because("cooldown", "the target asked to slow down")
+    if settings.max_added_latency == 0:
+        return passed.because("latency", "max_added_latency is 0")
+    return Admitted(passed, facts, _job(runtime, passed, parsed, facts, drafters, prices, now), priced_by)
+
+
+def _usable(runtime: Runtime, request: Request, now: float) -> list[Drafter]:
+    configured = [
+        drafter
+        for drafter in runtime.drafters
+        if not runtime.breaker.open(drafter.name, now) and not (drafter.base_url and hosts.loading(drafter.base_url))
+    ]
+    return [Prediction(), *configured] if request.prediction is not None else configured
+
+
+def _job(
+    runtime: Runtime,
+    passed: Passed,
+    parsed: Request,
+    facts: TargetFacts,
+    drafters: Sequence[Drafter],
+    prices: Prices | None,
+    now: float,
+) -> Job:
+    assert facts.target is not None
+    settings = passed.settings
+    share = runtime.cached_share(passed.request, parsed, now)
+    cached = _cached_ratio(prices)
+    reuses = facts.reuses_cache if facts.reuses_cache is not None else facts.target.name == "llamacpp"
+    context = ContextPrices(q0=share * cached + 1 - share, qs=cached if reuses else 1.0, qh=cached)
+    policy = Policy(
+        draft_tokens=settings.draft_tokens,
+        max_draft_tokens=settings.max_draft_tokens,
+        tie_nats=settings.tie_nats,
+        draft_seconds=_draft_seconds(passed.request, settings),
+        simulate_scoring=settings.simulate_scoring,
+    )
+    return Job(parsed, facts.target, drafters, Tally(cached_share=share), policy, prices, context, now)
+
+
+def _cached_ratio(prices: Prices | None) -> float:
+    if prices is None or prices.cached_input is None or not prices.input:
+        return 1.0
+    return float(prices.cached_input / prices.input)
+
+
+def _draft_seconds(request: httpx2.Request, settings: Settings) -> float:
+    """min(request time-out / 10, 20 s), unless the settings say otherwise; never more than may be added."""
+    timeout = request.extensions.get("timeout") or {}
+    read = timeout.get("read") if isinstance(timeout, dict) else None
+    limit = settings.draft_timeout or min(DRAFT_SECONDS, read / 10 if read else DRAFT_SECONDS)
+    return limit if settings.max_added_latency is None else min(limit, settings.max_added_latency)

@@ -1,0 +1,146 @@
+"""The books of one request: its rows in the ledger, its facts for :func:`cheapspec.info`, its log line.
+
+Rules
+-----
+* A row is written before a call goes out and closed when it ended, whichever way: ``ok``, ``failed``,
+  ``cancelled``, or ``possibly_billed`` for a call whose answer never came.
+* What a direct reply cost is known where its usage and the price are: unstreamed replies here. Of streamed
+  ones the usage is unknown, since asking for it would change the caller's request.
+* The baseline of a direct reply is what that call cost; what had been spent before is in ``paid_usd`` only.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from decimal import Decimal
+
+import httpx2
+
+from cheapspec.core.effects import HttpReply, Usage
+from cheapspec.core.engine import Job
+from cheapspec.core.info import Info, Seconds
+from cheapspec.core.money import charge, format_usd
+from cheapspec.core.ports import Call, CallRow, RequestRow
+from cheapspec.core.reply import Problem, read_completion
+from cheapspec.core.tally import Tally
+from cheapspec.drive.runtime import Passed, Runtime
+from cheapspec.drive.state import infos
+from cheapspec.drive.urls import api_base
+
+__all__ = ["Books", "Read"]
+
+log = logging.getLogger("cheapspec")
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a direct reply says of itself: its id, what it used, what that costs. ``problem``: status 200, but no
+    answer in it.
+    """
+
+    reply_id: str | None = None
+    usage: Usage | None = None
+    usd: Decimal | None = None
+    priced_by: str = "unknown"
+    problem: Problem | None = None
+
+
+class Books:
+    """Opened with the request, closed once."""
+
+    def __init__(self, runtime: Runtime, passed: Passed, *, stream: bool) -> None:
+        self._runtime = runtime
+        self._passed = passed
+        self._started = time.monotonic()
+        self._rows = 0
+        self.closed = False
+        settings = passed.settings
+        kind = passed.kind or "other"
+        runtime.ledger.open_request(
+            RequestRow(passed.request_id, time.time(), passed.model, kind, stream, settings.session, settings.workload)
+        )
+
+    def open_call(self, side: str, purpose: str, *, billed: bool) -> str:
+        """A call is about to go out. Its id."""
+        self._rows += 1
+        call_id = f"{self._passed.request_id}.{self._rows}"
+        self._runtime.ledger.open_call(CallRow(call_id, self._passed.request_id, side, purpose, billed, time.time()))
+        return call_id
+
+    def close_call(
+        self,
+        call_id: str,
+        status: str,
+        usage: Usage | None = None,
+        usd: Decimal | None = None,
+        seconds: float | None = None,
+        http_status: int | None = None,
+    ) -> None:
+        """A call ended."""
+        self._runtime.ledger.close_call(Call(call_id, status, usage, format_usd(usd), seconds, http_status))
+
+    def read(self, response: httpx2.Response, *, stream: bool) -> Read:
+        """Read a direct reply; of a stream, another route or an error nothing is known."""
+        passed = self._passed
+        if stream or not passed.kind or response.status_code >= 300 or not response.is_stream_consumed:
+            return Read()
+        told = read_completion(HttpReply(response.status_code, response.content), passed.kind)
+        if isinstance(told, Problem):
+            return Read(problem=told)
+        if told.usage is None:
+            return Read(told.identity.id)
+        prices, source = self._runtime.prices.lookup(passed.model, str(api_base(passed.request.url)))
+        usd = charge(told.usage, prices, passed.tier).usd
+        priced_by = "unknown" if usd is None else "provider" if told.usage.cost_usd is not None else source
+        return Read(told.identity.id, told.usage, usd, priced_by)
+
+    def went_direct(self, passed: Passed, read: Read, job: Job | None = None) -> Info:
+        """The target alone answered, or nobody did. ``job``: the run that was tried before, with what it spent."""
+        tally = Tally() if job is None else job.tally
+        usage = read.usage or Usage()
+        spent = tally.paid(None if job is None else job.prices)
+        info = Info(
+            decision=passed.decision,
+            request_id=passed.request_id,
+            reason=passed.reason,
+            drafter=tally.drafter,
+            session=passed.settings.session,
+            drafted_tokens=tally.drafted_tokens,
+            unverified_tokens=tally.unverified_tokens,
+            target_calls=len(tally.usages) + bool(passed.kind),
+            input_tokens=usage.input_tokens + sum(call.input_tokens for call in tally.usages),
+            cached_input_tokens=(usage.cached_tokens or 0) + sum(call.cached_tokens or 0 for call in tally.usages),
+            output_tokens=usage.output_tokens + sum(call.output_tokens for call in tally.usages),
+            paid_usd=None if read.usd is None or spent is None else read.usd + spent,
+            baseline_usd=read.usd,
+            baseline="estimated" if read.usd is None else "exact",
+            priced_by=read.priced_by,
+            seconds=Seconds(tally.seconds_draft, tally.seconds_verify, 0.0, time.monotonic() - self._started),
+        )
+        if job is not None:
+            self._runtime.remember(passed.request, job.request)
+        self._close(info, read.reply_id, passed.detail)
+        return info
+
+    def speculated(self, job: Job, priced_by: str, reply_id: str) -> Info:
+        """The engine answered, to the end or until the caller left."""
+        passed, tally, runtime = self._passed, job.tally, self._runtime
+        if tally.drafter is not None:
+            runtime.breaker.worked(tally.drafter)
+        settings = passed.settings
+        simulated = settings.simulate_scoring and job.target.can_force
+        info = tally.info(passed.request_id, job.prices, priced_by, session=settings.session, simulated=simulated)
+        runtime.remember(passed.request, job.request)
+        self._close(info, reply_id)
+        return info
+
+    def _close(self, info: Info, reply_id: str | None, detail: str = "") -> None:
+        """Into table, ledger and log."""
+        self.closed = True
+        infos.put(info, reply_id)
+        self._runtime.ledger.close_request(info.request_id, info.to_dict())
+        if log.isEnabledFor(logging.INFO):
+            extra = f" ({detail})" if detail else ""
+            log.info("%s %s%s %s", info.decision, info.reason or info.rule, extra, info.request_id)

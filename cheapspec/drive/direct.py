@@ -1,0 +1,126 @@
+"""The caller's own request to the target, untouched: bypass, direct, and direct after the engine gave up.
+
+Rules
+-----
+* The first time the sender's own repeats apply (the openai client's, say), so there is one attempt here.
+  Once something has failed or was paid for this request, what is left of the budget is used here and the
+  sender is told to stop (``x-should-retry: false``, or :class:`~cheapspec.drive.outcome.TargetFailed`).
+* The reply goes back as the object that came. One exception: a *direct* reply under status 200 that is no
+  answer (an error object, no choices, a web page) becomes the error that it is, unless the caller asked for
+  the raw response.
+"""
+
+from __future__ import annotations
+
+import time
+
+import httpx2
+
+from cheapspec.core.effects import Side
+from cheapspec.core.engine import Job
+from cheapspec.core.reply import Problem, strict_json
+from cheapspec.drive.books import Books, Read
+from cheapspec.drive.io import Channel, Send, Shut, Sleep, Steps
+from cheapspec.drive.outcome import TargetFailed
+from cheapspec.drive.policy import Attempts, broke_kind, retry_after, should_retry
+from cheapspec.drive.replies import mark
+from cheapspec.drive.runtime import Passed, Runtime
+from cheapspec.drive.state import TargetFacts
+
+__all__ = ["go_direct", "pass_through"]
+
+_RAW = "x-stainless-raw-response"
+
+
+def pass_through(books: Books, passed: Passed, *, stream: bool) -> Steps[httpx2.Response]:
+    """One attempt. Raises what the sender raised."""
+    outcome, read = yield from _attempt(books, passed, None, stream=stream)
+    info = books.went_direct(passed, read)
+    if isinstance(outcome, Exception):
+        raise outcome
+    mark(outcome, info)
+    return outcome
+
+
+def go_direct(
+    runtime: Runtime,
+    books: Books,
+    passed: Passed,
+    facts: TargetFacts,
+    job: Job,
+    attempts: Attempts,
+    *,
+    paid: bool,
+    stream: bool,
+) -> Steps[httpx2.Response]:
+    """After a run. ``paid``: a call that may be billed was sent."""
+    ours = attempts.failures > 0 or paid
+    outcome, read = attempts.last, Read()
+    hopeless = isinstance(outcome, Exception) and not isinstance(outcome, httpx2.HTTPError)
+    pause = None if hopeless else attempts.pause
+    while outcome is None or pause is not None:
+        if pause:
+            yield Sleep(pause)
+        outcome, read = yield from _attempt(books, passed, job, stream=stream)
+        if isinstance(outcome, httpx2.Response) and outcome.status_code == 429:
+            runtime.slow_down(facts, retry_after(outcome.headers))
+        failed = isinstance(outcome, Exception) or should_retry(outcome)
+        if not ours or not failed:
+            break
+        pause = attempts.failed(outcome)
+        if not isinstance(outcome, httpx2.Response | httpx2.HTTPError):
+            break
+        if pause is not None and isinstance(outcome, httpx2.Response) and stream:
+            yield Shut(Channel(outcome))
+    info = books.went_direct(passed, read, job)
+    if isinstance(outcome, httpx2.Response):
+        mark(outcome, info)
+        if ours and outcome.status_code >= 400:
+            outcome.headers["x-should-retry"] = "false"
+        return outcome
+    if not ours or not isinstance(outcome, httpx2.HTTPError):
+        raise outcome
+    kind = "timeout" if isinstance(outcome, httpx2.TimeoutException) else "connection"
+    raise TargetFailed(kind, str(outcome) or type(outcome).__name__) from outcome
+
+
+def _attempt(
+    books: Books, passed: Passed, job: Job | None, *, stream: bool
+) -> Steps[tuple[httpx2.Response | Exception, Read]]:
+    if not passed.kind:
+        try:
+            return (yield Send(passed.request, stream)), Read()
+        except GeneratorExit:
+            books.went_direct(passed, Read())
+            raise
+    call_id = books.open_call(Side.TARGET, "direct", billed=True)
+    started = time.monotonic()
+    try:
+        outcome: httpx2.Response | Exception = yield Send(passed.request, stream)
+    except GeneratorExit:  # the caller is gone
+        books.close_call(call_id, "possibly_billed", seconds=time.monotonic() - started)
+        books.went_direct(passed, Read(), job)
+        raise
+    seconds = time.monotonic() - started
+    if isinstance(outcome, Exception):
+        status = "failed" if broke_kind(outcome) == "connect" else "possibly_billed"
+        books.close_call(call_id, status, seconds=seconds)
+        return outcome, Read()
+    read = books.read(outcome, stream=stream)
+    good = outcome.status_code < 300 and read.problem is None
+    books.close_call(call_id, "ok" if good else "failed", read.usage, read.usd, seconds, outcome.status_code)
+    if read.problem is not None and passed.decision == "direct" and not outcome.request.headers.get(_RAW):
+        outcome = _as_error(outcome, read.problem)
+    return outcome, read
+
+
+def _as_error(response: httpx2.Response, problem: Problem) -> httpx2.Response:
+    kept = {"content-type", "content-length", "content-encoding", "transfer-encoding"}
+    headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in kept]
+    content = strict_json({"error": dict(problem.error)})
+    return httpx2.Response(
+        problem.status,
+        headers=[*headers, ("content-type", "application/json")],
+        content=content,
+        request=response.request,
+    )

@@ -1,0 +1,143 @@
+"""The life of one request of the caller's, from the decision to the last row: written once.
+
+``answer`` gives either the target's own response, or what a synthetic one starts with (:class:`Spoken`);
+``body`` then gives its bytes; ``close`` settles whatever is open, whenever it is called. All three are
+generators that an executor (:mod:`cheapspec.drive.sync`, :mod:`cheapspec.drive.aio`) obeys.
+
+A reply has no status before the engine's first emission: until then everything may still go direct. An
+unstreamed reply is the join of the emissions that a streamed one would have had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from cheapspec.core.effects import Emit, Finish, GoDirect
+from cheapspec.core.info import Info
+from cheapspec.drive.admission import Admitted, Refused, decide
+from cheapspec.drive.books import Books
+from cheapspec.drive.conductor import Conductor, Said
+from cheapspec.drive.direct import go_direct, pass_through
+from cheapspec.drive.io import Background, Io, Steps
+from cheapspec.drive.local import Inbox
+from cheapspec.drive.policy import Attempts
+from cheapspec.drive.probing import probing
+from cheapspec.drive.replies import Writer, refusal, response_headers
+from cheapspec.drive.runtime import Runtime
+
+__all__ = ["Exchange", "Spoken"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A reply that the engine gives: its headers and the beginning of its body."""
+
+    headers: httpx2.Headers
+    first: bytes
+
+
+class Exchange:
+    """``request``: the caller's; ``stream``: whether the caller reads the response itself; ``inbox``: where events
+    of draft calls go (from another thread). ``streaming``: the reply is a stream of events that may begin early;
+    ``closed``: nothing is open.
+    """
+
+    def __init__(
+        self, runtime: Runtime, request: httpx2.Request, inbox: Inbox, *, stream: bool, max_retries: int
+    ) -> None:
+        self._runtime = runtime
+        self._request = request
+        self._stream = stream
+        self._decided = decide(runtime, request)
+        self.streaming = isinstance(self._decided, Admitted) and self._decided.job.request.stream
+        self.closed = not isinstance(self._decided, Admitted)
+        if isinstance(self._decided, Refused):
+            return
+        passed = self._decided.passed if isinstance(self._decided, Admitted) else self._decided
+        self.request_id = passed.request_id
+        self._books = Books(runtime, passed, stream=stream)
+        if isinstance(self._decided, Admitted):
+            self._attempts = Attempts(max_retries)
+            self._conductor = Conductor(runtime, self._decided, self._books, self._attempts, inbox)
+            self._play = self._conductor.play()
+            self._answer: Any = None
+            self._writer = Writer(self._decided, self._finished)
+
+    def answer(self) -> Steps[httpx2.Response | Spoken]:
+        """Run to the first emission (to the end for an unstreamed reply)."""
+        decided = self._decided
+        if isinstance(decided, Refused):
+            return refusal(decided, self._request)
+        if isinstance(decided, Admitted):
+            return (yield from self._run(decided))
+        probe = self._runtime.due_probe(decided)
+        if probe is not None:
+            yield Background(probing(self._runtime, decided, probe), "cheapspec-probe")
+        return (yield from pass_through(self._books, decided, stream=self._stream))
+
+    def _run(self, admitted: Admitted) -> Steps[httpx2.Response | Spoken]:
+        said = yield from self._next()
+        while isinstance(said, Emit) and not self.streaming:
+            self._writer.collect(said)
+            said = yield from self._next()
+        if not isinstance(said, GoDirect):
+            return self._spoken(said)
+        return (
+            yield from go_direct(
+                self._runtime,
+                self._books,
+                admitted.passed.because(said.reason, said.detail),
+                admitted.facts,
+                admitted.job,
+                self._attempts,
+                paid=self._conductor.paid > 0,
+                stream=self._stream,
+            )
+        )
+
+    def _spoken(self, said: Emit | Finish) -> Spoken:
+        if isinstance(said, Finish) and not self.streaming:
+            return Spoken(self._headers(), self._writer.whole(said))
+        return Spoken(self._headers(), self._writer.stream(said))
+
+    def _headers(self) -> httpx2.Headers:
+        return response_headers(self._conductor.headers, self.request_id, stream=self.streaming)
+
+    def _next(self) -> Steps[Said]:
+        """The next thing that the engine says; rows are settled before the last one is passed on."""
+        while True:
+            step = self._play.send(self._answer)
+            self._answer = None
+            if isinstance(step, Emit | Finish | GoDirect):
+                break
+            self._answer = yield step
+        if not isinstance(step, Emit):
+            self._play.close()
+            yield from self._conductor.settle()
+        return step
+
+    def _finished(self, reply_id: str) -> Info:
+        assert isinstance(self._decided, Admitted)
+        return self._books.speculated(self._decided.job, self._decided.priced_by, reply_id)
+
+    def body(self, first: bytes) -> Generator[Io | bytes, Any, None]:
+        """The bytes of the reply."""
+        yield first
+        while not self._writer.done:
+            said = yield from self._next()
+            assert not isinstance(said, GoDirect), "the engine went direct after it had emitted"
+            yield self._writer.stream(said)
+
+    def close(self) -> Steps[None]:
+        """Give up what is open, settle the books."""
+        if self.closed or not isinstance(self._decided, Admitted):
+            return
+        self.closed = True
+        self._play.close()
+        yield from self._conductor.settle()
+        if not self._books.closed:
+            self._books.speculated(self._decided.job, self._decided.priced_by, self._writer.reply_id)

@@ -1,0 +1,67 @@
+"""Asks an endpoint what it can do, in the background, with the caller's own way to it.
+
+Never in the path of a request. A billed call is booked, with purpose ``probe``, on the request that caused it.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+import httpx2
+
+from cheapspec.backends.probe import Facts
+from cheapspec.core.effects import HttpReply, HttpRequest, Op, Side
+from cheapspec.core.money import charge, format_usd
+from cheapspec.core.ports import Call, CallRow
+from cheapspec.core.reply import read_usage
+from cheapspec.core.untyped import as_mapping
+from cheapspec.drive.io import Send, Steps
+from cheapspec.drive.policy import broke_kind
+from cheapspec.drive.runtime import Passed, Runtime
+from cheapspec.drive.urls import api_base, target_request
+
+__all__ = ["probing"]
+
+
+def probing(runtime: Runtime, passed: Passed, probe: Op[Facts]) -> Steps[None]:
+    """Carry the probe out; what it found goes to the runtime, and nothing if it was cut short."""
+    found: Facts | None = None
+    reply: HttpReply | None = None
+    try:
+        while True:
+            request = probe.send(reply)
+            reply = yield from _ask(runtime, passed, request)
+    except StopIteration as stop:
+        found = stop.value
+    finally:
+        runtime.probed(passed, found)
+
+
+def _ask(runtime: Runtime, passed: Passed, request: HttpRequest) -> Steps[HttpReply | None]:
+    call_id = f"{passed.request_id}.probe-{uuid.uuid4().hex[:8]}"
+    started = time.monotonic()
+    row = CallRow(call_id, passed.request_id, Side.TARGET, "probe", request.billed, time.time())
+    runtime.ledger.open_call(row)
+    status, outcome = "possibly_billed", None
+    try:
+        outcome = yield Send(target_request(passed.request, request, f"cheapspec-{call_id}"), False)
+        if isinstance(outcome, Exception):
+            status = "failed" if broke_kind(outcome) == "connect" else "possibly_billed"
+            return None
+        status = "ok" if outcome.status_code < 300 else "failed"
+        return HttpReply(outcome.status_code, outcome.content, dict(outcome.headers))
+    finally:
+        runtime.ledger.close_call(_closed(runtime, passed, call_id, status, outcome, time.monotonic() - started))
+
+
+def _closed(runtime: Runtime, passed: Passed, call_id: str, status: str, outcome: object, seconds: float) -> Call:
+    if not isinstance(outcome, httpx2.Response):
+        return Call(call_id, status, seconds=seconds)
+    told = as_mapping(HttpReply(outcome.status_code, outcome.content).json())
+    usage = read_usage(told.get("usage"), told.get("service_tier"))
+    usd = None
+    if usage is not None:
+        prices, _ = runtime.prices.lookup(passed.model, str(api_base(passed.request.url)))
+        usd = charge(usage, prices, passed.tier).usd
+    return Call(call_id, status, usage, format_usd(usd), seconds, outcome.status_code)

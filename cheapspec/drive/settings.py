@@ -1,0 +1,39 @@
+"""What the driver needs to know of the settings; a door translates its own into this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+__all__ = ["Settings", "SettingsReader"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of one request. ``backend``: API family of the target, ``auto``: find out. Times in seconds."""
+
+    enabled: bool = True
+    backend: str = "auto"
+    draft_tokens: int | None = None
+    max_draft_tokens: int = 512
+    tie_nats: float = 0.0
+    draft_timeout: float | None = None
+    draft_concurrency: int = 2
+    max_added_latency: float | None = None
+    assume_temperature: float | None = None
+    simulate_scoring: bool = False
+    workload: str | None = None
+    session: str | None = None
+
+
+class SettingsReader(Protocol):
+    """Reads what one request says about itself."""
+
+    def __call__(self, headers: Mapping[str, str], options: Mapping[str, Any]) -> Settings:
+        """``headers``: the request's ``x-cheapspec-*``, names in lower case without that prefix; ``options``: its
+        body's key ``cheapspec``, which wins.
+
+        :raises SettingsError: something in them is unusable.
+        """
+        ...

@@ -1,0 +1,156 @@
+"""Where calls go, and what must not travel with them.
+
+Rules
+-----
+* Calls of ours go beside the caller's own route: same scheme, host, query (``extra_query``), headers,
+  time-outs. A path with a leading slash hangs on the server's root, which is the API base without its ``/v1``.
+* Keys of ours (``x-cheapspec-*`` headers, the body's ``cheapspec``) reach no upstream. A request that carries
+  none goes out as the very object it came in.
+* Some hosts are known not to score text that they are sent; they are not asked (and paid) to find out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any
+
+import httpx2
+
+from cheapspec.core.effects import HttpRequest
+
+__all__ = [
+    "api_base",
+    "cannot_score",
+    "credentials",
+    "draft_url",
+    "model_name",
+    "our_headers",
+    "target_request",
+    "unmarked",
+    "without_our_keys",
+]
+
+_PREFIX = b"x-cheapspec-"
+_MODEL = re.compile(rb'"model"\s*:\s*"((?:[^"\\]|\\.)*)"')
+_CANNOT_SCORE = frozenset(
+    {
+        "api.openai.com",
+        "openai.azure.com",
+        "services.ai.azure.com",
+        "cognitiveservices.azure.com",
+        "openrouter.ai",
+        "api.groq.com",
+        "api.anthropic.com",
+        "api.x.ai",
+        "api.perplexity.ai",
+        "api.cerebras.ai",
+        "generativelanguage.googleapis.com",
+    }
+)
+"""Hosts (and everything below them) without log-probabilities of given text: providers' references, 2026-11.
+OpenAI switched its last such models off on 2026-09-28; OpenRouter drops the parameters silently."""
+
+
+def cannot_score(host: str) -> bool:
+    """Whether this host is known to return no log-probabilities of text that it is sent."""
+    parts = host.lower().rstrip(".").split(".")
+    return any(".".join(parts[start:]) in _CANNOT_SCORE for start in range(len(parts) - 1))
+
+
+def api_base(url: httpx2.URL) -> httpx2.URL:
+    """The folder in which ``chat/completions`` (or ``completions``) lives, without query."""
+    path = url.path.rstrip("/")
+    for tail in ("/chat/completions", "/completions"):
+        if path.endswith(tail):
+            path = path[: -len(tail)]
+            break
+    return url.copy_with(path=path or "/", query=None)
+
+
+def draft_url(host: str, path: str) -> httpx2.URL:
+    """A call's URL on a draft host; a host without a folder has its OpenAI API under ``/v1``."""
+    base = httpx2.URL(host)
+    return base.copy_with(path=_join(base.path.rstrip("/") or "/v1", path))
+
+
+def _join(folder: str, path: str) -> str:
+    folder = folder.rstrip("/")
+    return folder.removesuffix("/v1") + path if path.startswith("/") else f"{folder}/{path}"
+
+
+def target_request(template: httpx2.Request, request: HttpRequest, idempotency_key: str) -> httpx2.Request:
+    """The caller's own request with another path and body: same headers, query, time-outs, auth."""
+    headers = template.headers.copy()
+    for name in ("content-length", "content-type", "transfer-encoding"):
+        headers.pop(name, None)
+    headers["idempotency-key"] = idempotency_key
+    content = None
+    if request.body is not None:
+        content = json.dumps(request.body, separators=(",", ":")).encode()
+        headers["content-type"] = "application/json"
+    url = template.url.copy_with(path=_join(api_base(template.url).path, request.path))
+    return httpx2.Request(request.method, url, headers=headers, content=content, extensions=dict(template.extensions))
+
+
+def credentials(request: httpx2.Request) -> str:
+    """Whose prompt cache a request meets, as a digest: its key and project, never kept themselves."""
+    told = "|".join(request.headers.get(name, "") for name in ("authorization", "api-key", "openai-project"))
+    return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
+
+
+def our_headers(request: httpx2.Request) -> dict[str, str]:
+    """The request's ``x-cheapspec-*`` headers, names in lower case without that prefix."""
+    found: dict[str, str] = {}
+    for name, value in request.headers.raw:
+        if name[: len(_PREFIX)].lower() == _PREFIX:
+            found[name[len(_PREFIX) :].decode("ascii", "replace").lower()] = value.decode("latin-1")
+    return found
+
+
+def unmarked(request: httpx2.Request) -> httpx2.Request:
+    """The request without anything of ours in it."""
+    try:
+        body: bytes | None = request.content
+    except httpx2.RequestNotRead:
+        body = None
+    return without_our_keys(request, headed=bool(our_headers(request)), body=body)
+
+
+def without_our_keys(request: httpx2.Request, *, headed: bool, body: bytes | None) -> httpx2.Request:
+    """The request as an upstream may see it. ``headed``: it has headers of ours; ``body``: ``None`` when it is
+    streamed and cannot be looked into.
+    """
+    content = None if body is None else _without_our_key(body)
+    if not headed and content is None:
+        return request
+    kept = [(name, value) for name, value in request.headers.raw if name[: len(_PREFIX)].lower() != _PREFIX]
+    extensions = dict(request.extensions)
+    if content is None:
+        return httpx2.Request(request.method, request.url, headers=kept, stream=request.stream, extensions=extensions)
+    headers = httpx2.Headers([pair for pair in kept if pair[0].lower() != b"content-length"])
+    return httpx2.Request(request.method, request.url, headers=headers, content=content, extensions=extensions)
+
+
+def _without_our_key(body: bytes) -> bytes | None:
+    """The body without its key ``cheapspec``, written as the openai client writes it; ``None``: it has none."""
+    if b'"cheapspec"' not in body:
+        return None
+    try:
+        parsed: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(parsed, dict) or "cheapspec" not in parsed:
+        return None
+    del parsed["cheapspec"]
+    try:
+        return json.dumps(parsed, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can carry
+        return json.dumps(parsed, separators=(",", ":")).encode()
+
+
+def model_name(body: bytes) -> str:
+    """The model that a body names, read without parsing it all (an image may be megabytes); for labels only."""
+    found = _MODEL.search(body)
+    return found[1].decode("utf-8", "replace") if found else ""
