@@ -6,15 +6,19 @@ Rules
   a safe edge: verified text beyond the edge is forgotten and written again.
 * Some servers say the prefix again, or swallow the space at the seam. The first words of a text route
   are held until that is decided (:func:`~cheapspec.core.text.join_continuation`).
+* A server looks for stop strings in its own words only. Where the verified text may end in the start of
+  one, the server is not told any (it would hide the text that completes it): they are found here, and
+  the call is given up there.
 * A stream is whole when it showed an end sign. One that breaks off is continued from what was received,
   where text and token ids of that are known to agree, as long as the driver allows another call and the
   calls get on. With stop strings they never agree: servers hold text back that may be the start of one.
+  A stream that lacks only its end sign is whole.
 * Trouble before anything reached the caller means: go direct. After that the reply breaks off.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cheapspec.core.calls import Steps, StreamTask
 from cheapspec.core.effects import GoDirect, Note, Side, Source, Usage
@@ -91,6 +95,10 @@ class _Relay:
         self.turn = turn
         self.target = target
         self.base = turn.context
+        self.request = turn.request
+        if turn.outlet.holding:
+            body = {name: value for name, value in turn.request.body.items() if name != "stop"}
+            self.request = replace(turn.request, stops=(), body=body)
         self.seam = _Seam(turn.context.text if turn.context.ids is None else "", lost)
         self.text = ""
         self.received = 0  # tokens that have arrived
@@ -105,7 +113,7 @@ class _Relay:
     def run(self) -> Steps[_Trouble | None]:
         turn = self.turn
         turn.owe(0, 0)
-        streaming = self.target.continue_(turn.request, self.base, turn.remaining())
+        streaming = self.target.continue_(self.request, self.base, turn.remaining())
         task = yield from turn.calls.stream(streaming, Side.TARGET)
         while not self._over():
             if task.pieces:
@@ -182,7 +190,7 @@ class _Relay:
             assert not isinstance(refused, NoDraft)
             return _Trouble(refused.detail or refused.reason, status)
         exhausted = task.broke is not None and task.broke.kind == "exhausted"
-        agree = self.base.ids is not None and self.ids is not None and not (self.ids and self.turn.request.stops)
+        agree = self.base.ids is not None and self.ids is not None and not (self.ids and self.request.stops)
         message = task.broke.message if task.broke is not None else "the target's stream ended without an end sign"
         return _Trouble(message, None, "connection_error", agree and not exhausted)
 

@@ -24,6 +24,11 @@ class Outlet:
         self.shown = 0
         self.hit = False
 
+    @property
+    def holding(self) -> bool:
+        """Text waits that may be the start of a stop string."""
+        return bool(self._waiting)
+
     def feed(self, text: str, source: Source) -> list[Emit]:
         """Take text, return what may be shown."""
         if self.hit or not text:
