@@ -39,10 +39,10 @@ __all__ = ["OllamaDrafter"]
 
 _GREEDY: Mapping[str, Any] = {"temperature": 0, "top_k": 1, "repeat_penalty": 1, "seed": 0}
 _CONTROL = (
-    {"role": "user", "content": "Count from one to ten in words."},
-    {"role": "assistant", "content": "One, two, thr"},
+    {"role": "user", "content": "Repeat this word: hippopotamus"},
+    {"role": "assistant", "content": "hippopot"},
 )
-_CONTROL_GOES_ON = "ee"
+_CONTROL_GOES_ON = "amus"
 _NAMES_SHOWN = 12
 
 

@@ -174,13 +174,13 @@ class StandInOllama:
 
     async def _generate(self, request: Request) -> Response:
         path = request.url.path
-        wire = Wire(path)
+        wire = Wire(path, modern=self.modern)
         try:
             raw: Any = json.loads(await request.body())
             self.requests.append((path, raw))
             if self.busy:
                 raise Refusal(503, "server busy, please try again.  maximum pending requests exceeded")
-            job = read_job(wire, raw, self._model, modern=self.modern)
+            job = read_job(wire, raw, self._model)
             if job.unload:
                 self._loaded.pop(job.model.name.casefold(), None)
                 return _json(wire.idle(job, "unload"))

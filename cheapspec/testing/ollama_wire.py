@@ -76,7 +76,7 @@ class Job:
     include_usage: bool = False
 
 
-def read_job(wire: Wire, body: Any, find: Callable[[str], StandInModel], *, modern: bool) -> Job:
+def read_job(wire: Wire, body: Any, find: Callable[[str], StandInModel]) -> Job:
     """Check and read a request in the order in which Ollama does.
 
     :raises Refusal: what Ollama refuses.
@@ -106,7 +106,7 @@ def read_job(wire: Wire, body: Any, find: Callable[[str], StandInModel], *, mode
             raise Refusal(400, f"{full_name} does not support {capability}")
     if request.get("think") not in (None, False) and "thinking" not in model.capabilities:
         raise Refusal(400, f'"{request["model"]}" does not support thinking')
-    options = wire.options(request, modern=modern)
+    options = wire.options(request)
     for key in _FLOATS:
         if not isinstance(options.get(key, 0.0), int | float):
             raise Refusal(500, f'option "{key}" must be of type float32')
@@ -156,17 +156,17 @@ class Wire:
     One per request.
     """
 
-    def __init__(self, path: str) -> None:
-        self._begun = False
+    def __init__(self, path: str, *, modern: bool) -> None:
+        self._begun, self._modern = False, modern
         self.v1 = path.startswith("/v1/")
         self.chat = path != "/api/generate"
         self.media_type = "text/event-stream" if self.v1 else "application/x-ndjson"
         self.plain_type = "application/json" if self.v1 else "application/json; charset=utf-8"
 
-    def options(self, request: Mapping[str, Any], *, modern: bool) -> dict[str, Any]:
+    def options(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Sampling options with Ollama's defaults; ``/v1`` has its own names and defaults."""
         defaults: dict[str, Any] = {"temperature": 0.8, "top_k": 40, "top_p": 0.9, "min_p": 0.0, "repeat_last_n": 64}
-        defaults["repeat_penalty"] = 1.0 if modern else 1.1
+        defaults["repeat_penalty"] = 1.0 if self._modern else 1.1
         if not self.v1:
             return {**defaults, **(request.get("options") or {})}
         options = {**defaults, "temperature": request.get("temperature", 1.0), "top_p": request.get("top_p", 1.0)}
@@ -194,7 +194,8 @@ class Wire:
     def piece(self, job: Job, chunk: Chunk) -> dict[str, Any]:
         """One chunk of text."""
         if self.v1:
-            delta = {"content": chunk.text} if self._begun else {"role": "assistant", "content": chunk.text}
+            named = not (self._begun and self._modern)  # 0.24 names the role in every chunk
+            delta = {"role": "assistant", "content": chunk.text} if named else {"content": chunk.text}
             self._begun = True
             choice: dict[str, Any] = {"index": 0, "delta": delta, "finish_reason": None}
             if job.logprobs:
