@@ -5,13 +5,25 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cheapspec.core.acceptance import DraftToken
 from cheapspec.core.effects import Broke, HttpReply, Op, Start, Usage
 from cheapspec.core.engine import Job, Policy, run
-from cheapspec.core.ports import Drafter, DraftPiece, NoDraft, Streaming, Target
+from cheapspec.core.ports import (
+    Context,
+    Decoder,
+    Drafter,
+    DraftPiece,
+    NextToken,
+    NoDraft,
+    Score,
+    Streaming,
+    Target,
+    TargetPiece,
+    Unusable,
+)
 from cheapspec.core.request import Request
 from cheapspec.core.tally import Tally
 from cheapspec.testing.scripted import Answer, Played, ScriptedDrafter, ScriptedTarget, answers, play
@@ -180,3 +192,62 @@ def cut_stream(lines: int, *, error: object = None) -> Callable[[Iterable[bytes]
         return kept if error is None else [*kept, json.dumps({"error": error}).encode() + b"\n"]
 
     return cut
+
+
+@dataclass
+class TextTarget(ScriptedTarget):
+    """A scripted target without token ids: it is shown text, and goes on from text.
+
+    ``echo``: what it says before it goes on (``"prefix"``, ``"sentence"`` or nothing); ``swallows``: it drops
+    the white space at the beginning of its continuation, as templates that trim do.
+    """
+
+    echo: str = ""
+    swallows: bool = False
+
+    def open(self, request: Request) -> Op[Context | Unusable]:
+        opened = yield from super().open(request)
+        return replace(opened, ids=None, extra=opened.ids) if isinstance(opened, Context) else opened
+
+    def _with_ids(self, context: Context) -> Context:
+        ids = (*context.extra, *self.model.encode(context.text))
+        return replace(context, ids=ids, tokens=len(ids) - len(context.extra))
+
+    def score(self, request: Request, context: Context, draft: str) -> Op[Score | Unusable]:
+        return super().score(request, self._with_ids(context), draft)
+
+    def advance(
+        self, request: Request, context: Context, draft: str, score: Score, accepted: int, follow: NextToken | None
+    ) -> Op[Context | Unusable]:
+        found = yield from super().advance(request, self._with_ids(context), draft, score, accepted, follow)
+        return replace(found, ids=None, extra=context.extra) if isinstance(found, Context) else found
+
+    def continue_(self, request: Request, context: Context, max_tokens: int | None) -> Streaming[TargetPiece]:
+        streaming = super().continue_(request, self._with_ids(context), max_tokens)
+        said = {"prefix": context.text, "sentence": context.text.rpartition(". ")[2]}.get(self.echo, "")
+        body = {**(streaming.request.body or {}), "said": said}
+        asked = replace(streaming.request, body=body)
+        return Streaming(asked, _WithoutIds(streaming.decoder), streaming.on_error)
+
+    def answer(self, start: Start) -> Answer:
+        reply = super().answer(start)
+        if start.request.purpose != "continue":
+            return reply
+        assert start.request.body is not None and not isinstance(reply, HttpReply | Broke | None)
+        lines = [json.loads(line) for line in reply]
+        if self.swallows:
+            lines[0]["text"] = lines[0]["text"].lstrip()
+        said = start.request.body["said"]
+        told = [{"text": said[at : at + 3], "id": 0} for at in range(0, len(said), 3)]
+        return [json.dumps(line).encode() + b"\n" for line in [*told, *lines]]
+
+
+@dataclass
+class _WithoutIds:
+    inner: Decoder[TargetPiece]
+
+    def feed(self, data: bytes) -> list[TargetPiece]:
+        return [replace(piece, ids=None) for piece in self.inner.feed(data)]
+
+    def close(self) -> list[TargetPiece]:
+        return self.inner.close()
