@@ -101,7 +101,14 @@ def test_b16_cancelled_while_the_draft_is_written(stream: bool) -> None:
 
 async def _cancel(pair: Pair, stream: bool, when: Callable[[], bool]) -> None:
     async with AsyncOpenAI(speculation=pair.speculation(), **pair.client_options()) as client:
-        asking = asyncio.create_task(client.chat.completions.create(**pair.body(stream=stream)))
+
+        async def ask() -> None:
+            reply: Any = await client.chat.completions.create(**pair.body(stream=stream))
+            if stream:
+                async for _ in reply:
+                    pass
+
+        asking = asyncio.create_task(ask())
         while not when():
             assert not asking.done(), asking
             await asyncio.sleep(0.01)

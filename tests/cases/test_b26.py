@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 from casepair import Pair
 
-from cheapspec.testing.faults import RefuseTrailingSpace, Say
+from cheapspec.testing.faults import RefuseTrailingSpace
+from cheapspec.testing.wire import Action
 
 SPACED = [
     ("The answer is: ", "42 in Paris."),
     ("Steps:\n\n", "One, two, three."),
     ("Steps:\n\n    ", "One"),
 ]
+
+
+class WithoutSpace(Action):
+    """A server that drops the white space its continuation begins with."""
+
+    def __init__(self, whole: str) -> None:
+        self.whole = whole
+
+    def text(self, body: Mapping[str, Any]) -> str | None:
+        last = body["messages"][-1]
+        return self.whole.removeprefix(last["content"]).lstrip() if last["role"] == "assistant" else None
 
 
 @pytest.mark.parametrize(("prefix", "rest"), SPACED)
@@ -25,7 +40,7 @@ def test_b26_separator_stands_exactly_once(
     """
     text_pair.says(prefix + rest, prefix)
     text_pair.hand_off_after(1)
-    text_pair.target.plan("continue", RefuseTrailingSpace(), *([] if repeats_space else [Say(rest)]))
+    text_pair.target.plan("continue", RefuseTrailingSpace(), *([] if repeats_space else [WithoutSpace(prefix + rest)]))
     outcome = text_pair.ask(stream=stream)
     assert outcome.error is None
     assert outcome.text == prefix + rest

@@ -33,8 +33,9 @@ def test_b40_a_lost_score_is_booked_and_not_repeated(stream: bool, name: str, pa
     assert outcome.error is None
     assert outcome.text == REPLY
     assert pair.purposes() == ["score", "direct"]
-    assert pair.calls()[0].status == "possibly_billed"
-    assert pair.ledger.totals().unpriced_requests == 1, "what it cost is unknown, not zero"
+    lost = pair.calls()[0]
+    assert lost.status == "possibly_billed"
+    assert lost.cost_usd or lost.unpriced, "what it may have cost is estimated or unknown, not zero"
 
 
 @pytest.mark.parametrize("name", LOST)
@@ -76,15 +77,16 @@ def test_b40_a_repeat_carries_the_same_idempotency_key(pair: Pair) -> None:
     assert REPLY.startswith(outcome.text)
 
 
-def test_b40_a_cut_stream_is_possibly_billed(pair: Pair) -> None:
+def test_b40_a_cut_stream_is_not_free(pair: Pair) -> None:
     """A hand-off cut in its middle is booked with what it had written, not as free."""
     pair.hand_off_after(1)
     pair.options["max_retries"] = 0
     pair.target.plan("continue", CutAfter(2))
     outcome = pair.ask(stream=True)
     assert isinstance(outcome.error, openai.APIError)
-    cut = pair.calls()[-1]
-    assert cut.status == "possibly_billed"
+    cut = next(call for call in pair.calls() if call.row.purpose == "continue")
+    assert cut.status in ("failed", "possibly_billed")
+    assert cut.cost_usd
     assert cut.usage is not None
     assert cut.usage.output_tokens > 0
     assert cut.usage.estimated
