@@ -57,6 +57,11 @@ def _hooked() -> bool:
 HOOKED = _hooked()
 
 
+def _ours(request: object) -> bool:
+    """Not if the transport does the work, nor from an ``http_client`` of httpx's older generation."""
+    return HOOKED and isinstance(request, httpx2.Request)
+
+
 def _as_openai(failed: TargetFailed, request: httpx2.Request) -> openai.APIConnectionError:
     """The SDK lets its own errors through and repeats any other, which would be paid twice."""
     if failed.kind == "timeout":
@@ -80,21 +85,21 @@ class OpenAI(openai.OpenAI):
     """
 
     _cheapspec: Shared
-    _connections: Connections | None
+    _connections: Connections
 
     def __init__(self, *, speculation: Speculation | None = None, **kwargs: Unpack[Options]) -> None:
         told = cast(dict[str, Any], kwargs)
         self._cheapspec = told.pop("_cheapspec", None) or Shared(speculation)
         if not HOOKED:
-            inner = told.get("http_client") or openai.DefaultHttpxClient()
-            told["http_client"] = openai.DefaultHttpxClient(transport=Transport(inner, shared=self._cheapspec))
+            transport = Transport.under(told.get("http_client"), self._cheapspec, kwargs.get("max_retries", 2))
+            told["http_client"] = openai.DefaultHttpxClient(transport=transport)
         super().__init__(**kwargs)
-        self._connections = Connections.of(self)
+        self._connections = Connections.of(self._client)
 
     def _send_request(self, request: httpx2.Request, *, stream: bool, **kwargs: Any) -> httpx2.Response:
-        here = self if self._connections is None else self._connections.here(self)
+        here = self._connections.here(self, self._client)
         send = functools.partial(cast(Any, super(OpenAI, cast(OpenAI, here)))._send_request, **kwargs)
-        if not HOOKED or not isinstance(request, httpx2.Request):  # an httpx client of the older generation
+        if not _ours(request):
             return cast(httpx2.Response, send(request, stream=stream))
         shared = self._cheapspec
         try:
@@ -117,23 +122,21 @@ class AsyncOpenAI(openai.AsyncOpenAI):
     """``openai.AsyncOpenAI`` that drafts locally and lets the target verify; see :class:`OpenAI`."""
 
     _cheapspec: Shared
-    _connections: Connections | None
+    _connections: Connections
 
     def __init__(self, *, speculation: Speculation | None = None, **kwargs: Unpack[AsyncOptions]) -> None:
         told = cast(dict[str, Any], kwargs)
         self._cheapspec = told.pop("_cheapspec", None) or Shared(speculation)
         if not HOOKED:
-            inner = told.get("http_client") or openai.DefaultAsyncHttpxClient()
-            told["http_client"] = openai.DefaultAsyncHttpxClient(
-                transport=AsyncTransport(inner, shared=self._cheapspec)
-            )
+            transport = AsyncTransport.under(told.get("http_client"), self._cheapspec, kwargs.get("max_retries", 2))
+            told["http_client"] = openai.DefaultAsyncHttpxClient(transport=transport)
         super().__init__(**kwargs)
-        self._connections = Connections.of(self)
+        self._connections = Connections.of(self._client)
 
     async def _send_request(self, request: httpx2.Request, *, stream: bool, **kwargs: Any) -> httpx2.Response:
-        here = self if self._connections is None else self._connections.here(self)
+        here = await self._connections.here_async(self, self._client)
         send = functools.partial(cast(Any, super(AsyncOpenAI, cast(AsyncOpenAI, here)))._send_request, **kwargs)
-        if not HOOKED or not isinstance(request, httpx2.Request):  # an httpx client of the older generation
+        if not _ours(request):
             return cast(httpx2.Response, await send(request, stream=stream))
         shared = self._cheapspec
         try:
@@ -158,7 +161,10 @@ class AzureOpenAI(OpenAI, openai.AzureOpenAI):
     def __init__(self, *, speculation: Speculation | None = None, **kwargs: Unpack[AzureOptions]) -> None:
         super().__init__(speculation=speculation, **cast(Options, kwargs))  # on to openai.AzureOpenAI
 
-    def copy(self, *, speculation: Speculation | None = None, **kwargs: Unpack[AzureCopyOptions]) -> Self:
+    # pyright compares unpacked options key by key with those of the parent, as if more keys were fewer
+    def copy(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, *, speculation: Speculation | None = None, **kwargs: Unpack[AzureCopyOptions]
+    ) -> Self:
         """A client with some options replaced, ``speculation`` among them; the rest is shared."""
         return super().copy(speculation=speculation, **cast(CopyOptions, kwargs))
 
@@ -171,7 +177,10 @@ class AsyncAzureOpenAI(AsyncOpenAI, openai.AsyncAzureOpenAI):
     def __init__(self, *, speculation: Speculation | None = None, **kwargs: Unpack[AsyncAzureOptions]) -> None:
         super().__init__(speculation=speculation, **cast(AsyncOptions, kwargs))  # on to openai.AsyncAzureOpenAI
 
-    def copy(self, *, speculation: Speculation | None = None, **kwargs: Unpack[AsyncAzureCopyOptions]) -> Self:
+    # pyright compares unpacked options key by key with those of the parent, as if more keys were fewer
+    def copy(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, *, speculation: Speculation | None = None, **kwargs: Unpack[AsyncAzureCopyOptions]
+    ) -> Self:
         """A client with some options replaced, ``speculation`` among them; the rest is shared."""
         return super().copy(speculation=speculation, **cast(AsyncCopyOptions, kwargs))
 

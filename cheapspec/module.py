@@ -49,7 +49,7 @@ _made: list[tuple[openai.OpenAI, openai.OpenAI]] = []
 def _module_client() -> openai.OpenAI:
     """Ours over openai's module-level client; made again when openai's was reset."""
     with _lock:
-        theirs = openai._load_client()
+        theirs: openai.OpenAI = cast(Any, openai)._load_client()
         if _made and _made[0][0] is theirs:
             return _made[0][1]
         kind = type("ModuleClient", (OpenAI, type(theirs)), {})
@@ -57,7 +57,7 @@ def _module_client() -> openai.OpenAI:
         resources = {name for name in vars(theirs) if _is_proxy(getattr(openai, name, None))}
         vars(ours).update({name: value for name, value in vars(theirs).items() if name not in resources})
         cast(Any, ours)._cheapspec = Shared(None)
-        cast(Any, ours)._connections = Connections.of(theirs)
+        cast(Any, ours)._connections = Connections.of(cast(Any, theirs)._client)
         _made[:] = [(theirs, ours)]
         return ours
 

@@ -3,7 +3,8 @@
 It wraps an inner *client*, not a bare transport, so that environment proxies, mounts and certificates of
 that client stay in force. What the client door can and this one cannot: it does not see the openai
 client's ``max_retries``, so the budget of attempts is its own; and a final failure is a response (502 or
-504, marked ``x-should-retry: false``), since an exception raised here would be repeated.
+504, marked ``x-should-retry: false``), since an exception raised here would be repeated. The unstreamed reply
+to a chat or text completion is read here, so that its facts are known.
 """
 
 from __future__ import annotations
@@ -32,26 +33,31 @@ class Transport(httpx2.BaseTransport):
 
     ``client``: the client that really sends (a new one by default); it is closed with the transport.
     ``max_retries``: attempts of one request after the first, over everything it sends to the target.
-    ``shared``: the settings and books of a client of ours that has this transport under it.
     """
 
     def __init__(
         self,
         client: httpx2.Client | None = None,
         *,
-        speculation: Speculation | None = None,
+        speculation: Speculation | Shared | None = None,
         max_retries: int = 2,
-        shared: Shared | None = None,
     ) -> None:
-        self._shared = shared or Shared(speculation)
+        self._shared = speculation if isinstance(speculation, Shared) else Shared(speculation)
         self._client = client or httpx2.Client(timeout=httpx2.Timeout(600.0, connect=5.0))
         self._max_retries = max_retries
+
+    @classmethod
+    def under(cls, http_client: httpx2.Client | None, shared: Shared, max_retries: int) -> Transport:
+        """For a client of ours that cannot do without: over its ``http_client``, or what is inside of that."""
+        inside = getattr(http_client, "_transport", None)
+        inner = inside._client if isinstance(inside, cls) else http_client
+        return cls(inner, speculation=shared, max_retries=max_retries)
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         """Answer one request (httpx2 calls this)."""
         runtime = self._shared.runtime
         try:
-            return sync.handle(runtime, request, self._send, stream=True, max_retries=self._max_retries)
+            return sync.handle(runtime, request, self._send, stream=None, max_retries=self._max_retries)
         except TargetFailed as failed:
             return _failed(failed, request)
 
@@ -70,19 +76,25 @@ class AsyncTransport(httpx2.AsyncBaseTransport):
         self,
         client: httpx2.AsyncClient | None = None,
         *,
-        speculation: Speculation | None = None,
+        speculation: Speculation | Shared | None = None,
         max_retries: int = 2,
-        shared: Shared | None = None,
     ) -> None:
-        self._shared = shared or Shared(speculation)
+        self._shared = speculation if isinstance(speculation, Shared) else Shared(speculation)
         self._client = client or httpx2.AsyncClient(timeout=httpx2.Timeout(600.0, connect=5.0))
         self._max_retries = max_retries
+
+    @classmethod
+    def under(cls, http_client: httpx2.AsyncClient | None, shared: Shared, max_retries: int) -> AsyncTransport:
+        """For a client of ours that cannot do without: over its ``http_client``, or what is inside of that."""
+        inside = getattr(http_client, "_transport", None)
+        inner = inside._client if isinstance(inside, cls) else http_client
+        return cls(inner, speculation=shared, max_retries=max_retries)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Answer one request (httpx2 calls this)."""
         runtime = self._shared.runtime
         try:
-            return await aio.handle(runtime, request, self._send, stream=True, max_retries=self._max_retries)
+            return await aio.handle(runtime, request, self._send, stream=None, max_retries=self._max_retries)
         except TargetFailed as failed:
             return _failed(failed, request)
 

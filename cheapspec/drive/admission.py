@@ -20,6 +20,7 @@ from cheapspec.core.planner import ContextPrices
 from cheapspec.core.ports import Drafter
 from cheapspec.core.request import Bypass, Request, admit, sampling
 from cheapspec.core.tally import Tally
+from cheapspec.core.untyped import as_mapping
 from cheapspec.drive.local import hosts
 from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.settings import Settings
@@ -172,7 +173,6 @@ def _cached_ratio(prices: Prices | None) -> float:
 
 def _draft_seconds(request: httpx2.Request, settings: Settings) -> float:
     """min(request time-out / 10, 20 s), unless the settings say otherwise; never more than may be added."""
-    timeout = request.extensions.get("timeout") or {}
-    read = timeout.get("read") if isinstance(timeout, dict) else None
+    read = as_mapping(request.extensions.get("timeout")).get("read")
     limit = settings.draft_timeout or min(DRAFT_SECONDS, read / 10 if read else DRAFT_SECONDS)
     return limit if settings.max_added_latency is None else min(limit, settings.max_added_latency)

@@ -43,9 +43,9 @@ class SendFunction(Protocol):
 
 
 async def handle(
-    runtime: Runtime, request: httpx2.Request, send: SendFunction, *, stream: bool, max_retries: int
+    runtime: Runtime, request: httpx2.Request, send: SendFunction, *, stream: bool | None, max_retries: int
 ) -> httpx2.Response:
-    """Answer one request of the caller's.
+    """Answer one request of the caller's. ``stream``: the response is given unread; ``None``: as the request says.
 
     Raises what ``send`` raises, or :class:`~cheapspec.drive.outcome.TargetFailed` once the sender must not
     repeat.
@@ -55,14 +55,14 @@ async def handle(
         executor = _Executor(send)
     except RuntimeError:
         runtime.warn("no asyncio", "cheapspec drafts in asyncio's event loop only: other loops' requests are passed on")
-        return await send(unmarked(request), stream=stream)
+        return await send(unmarked(request), stream=stream is not False)
     exchange = Exchange(runtime, request, executor.deliver, stream=stream, max_retries=max_retries)
     answer = await _early(executor, exchange) if exchange.streaming else await executor.answer(exchange)
     if isinstance(answer, httpx2.Response):
         return answer
     headers = answer.headers if isinstance(answer, Spoken) else response_headers(httpx2.Headers(), exchange.request_id)
     response = httpx2.Response(200, headers=headers, stream=_Body(executor, exchange, answer), request=request)
-    if not stream:
+    if stream is False:
         await response.aread()
     elapsed(response, started)
     return response

@@ -41,17 +41,18 @@ class Spoken:
 
 
 class Exchange:
-    """``request``: the caller's; ``stream``: whether the caller reads the response itself; ``inbox``: where events
+    """``request``: the caller's; ``stream``: whether the caller reads the response itself (``None``: as the
+    request says); ``inbox``: where events
     of draft calls go (from another thread). ``streaming``: the reply is a stream of events that may begin early;
     ``closed``: nothing is open.
     """
 
     def __init__(
-        self, runtime: Runtime, request: httpx2.Request, inbox: Inbox, *, stream: bool, max_retries: int
+        self, runtime: Runtime, request: httpx2.Request, inbox: Inbox, *, stream: bool | None, max_retries: int
     ) -> None:
         self._runtime = runtime
         self._request = request
-        self._stream = stream
+        self._stream = stream is not False
         self._decided = decide(runtime, request)
         self.streaming = isinstance(self._decided, Admitted) and self._decided.job.request.stream
         self.closed = not isinstance(self._decided, Admitted)
@@ -59,7 +60,9 @@ class Exchange:
             return
         passed = self._decided.passed if isinstance(self._decided, Admitted) else self._decided
         self.request_id = passed.request_id
-        self._books = Books(runtime, passed, stream=stream)
+        if stream is None:
+            self._stream = passed.parsed.stream if passed.parsed is not None else True
+        self._books = Books(runtime, passed, stream=self._stream)
         if isinstance(self._decided, Admitted):
             self._attempts = Attempts(max_retries)
             self._conductor = Conductor(runtime, self._decided, self._books, self._attempts, inbox)

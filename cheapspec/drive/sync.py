@@ -33,9 +33,9 @@ class SendFunction(Protocol):
 
 
 def handle(
-    runtime: Runtime, request: httpx2.Request, send: SendFunction, *, stream: bool, max_retries: int
+    runtime: Runtime, request: httpx2.Request, send: SendFunction, *, stream: bool | None, max_retries: int
 ) -> httpx2.Response:
-    """Answer one request of the caller's.
+    """Answer one request of the caller's. ``stream``: the response is given unread; ``None``: as the request says.
 
     Raises what ``send`` raises, or :class:`~cheapspec.drive.outcome.TargetFailed` once the sender must not
     repeat.
@@ -51,7 +51,7 @@ def handle(
     if isinstance(answer, httpx2.Response):
         return answer
     response = httpx2.Response(200, headers=answer.headers, stream=_Body(exchange, executor, answer), request=request)
-    if not stream:
+    if stream is False:
         response.read()
     elapsed(response, started)
     return response
