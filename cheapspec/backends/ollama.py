@@ -25,10 +25,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cheapspec.backends.ollama_json import as_object, error_text, models
+from cheapspec.backends.ollama_json import error_text, models
 from cheapspec.backends.ollama_model import ModelFacts, read_show, without_bos
 from cheapspec.backends.ollama_names import find_model, model_key
-from cheapspec.backends.ollama_stream import OllamaDecoder, Reading, read_entries
+from cheapspec.backends.ollama_prefill import CONTROL, as_message, read_control, read_rendered, split_prefix
+from cheapspec.backends.ollama_stream import OllamaDecoder, Reading
 from cheapspec.backends.ollama_window import Window, choose_window, estimate_tokens, grow, read_overflow
 from cheapspec.core.acceptance import DraftToken
 from cheapspec.core.effects import HttpReply, HttpRequest, Op
@@ -38,11 +39,6 @@ from cheapspec.core.request import Request
 __all__ = ["OllamaDrafter"]
 
 _GREEDY: Mapping[str, Any] = {"temperature": 0, "top_k": 1, "repeat_penalty": 1, "seed": 0}
-_CONTROL = (
-    {"role": "user", "content": "Repeat this word: hippopotamus"},
-    {"role": "assistant", "content": "hippopot"},
-)
-_CONTROL_GOES_ON = "amus"
 _NAMES_SHOWN = 12
 
 
@@ -90,7 +86,7 @@ class OllamaDrafter:
     def draft(self, request: Request, prefix: str, max_tokens: int) -> Op[Streaming[DraftPiece] | NoDraft]:
         if max_tokens < 1:
             return NoDraft("no_draft", "nothing was asked for")
-        messages = [_message(message) for message in request.messages]
+        messages = [as_message(message) for message in request.messages]
         if request.kind == "chat":
             if not messages or messages[-1]["role"] == "assistant":
                 return NoDraft("no_draft", "the conversation does not end with a question to answer")
@@ -169,7 +165,7 @@ class OllamaDrafter:
             if isinstance(proven, NoDraft):
                 return proven
             self._continues = proven
-        head, tail = _split(prefix)
+        head, tail = split_prefix(prefix)
         if self._continues == "no" or not head:
             return NoDraft("no_draft", f"{self.name} cannot be made to continue a text")
         body = {"messages": [*messages, {"role": "assistant", "content": head}], **self._thinking(ask.facts)}
@@ -193,8 +189,8 @@ class OllamaDrafter:
         reply = yield self._call("/api/chat", body)
         if reply is None or reply.status >= 300:
             return self._refused(reply)
-        rendered = as_object(as_object(reply.json()).get("_debug_info")).get("rendered_template")
-        if not isinstance(rendered, str) or not rendered:
+        rendered = read_rendered(reply)
+        if rendered is None:
             self._renders = False
             return None
         self._renders = True
@@ -203,11 +199,9 @@ class OllamaDrafter:
         return rendered
 
     def _prove(self, ask: _Ask) -> Op[str | NoDraft]:
-        """What the template does with a trailing assistant message: a word broken off in the middle is
-        completed only by a model that sees it as its own unfinished text.
-        """
+        """What the template does with a trailing assistant message, by a control prompt."""
         body = {
-            "messages": list(_CONTROL),
+            "messages": list(CONTROL),
             "stream": False,
             "truncate": False,
             "logprobs": True,
@@ -217,16 +211,10 @@ class OllamaDrafter:
         reply = yield self._call("/api/chat", body)
         if reply is None or reply.status >= 300:
             return self._refused(reply)
-        answer = as_object(reply.json())
-        content = str(as_object(answer.get("message")).get("content", ""))
-        if content.startswith(_CONTROL_GOES_ON):
-            return "appends"
-        spoken = "".join(token for token, _, _ in read_entries(answer.get("logprobs")))
-        echoed = content.startswith(_CONTROL[1]["content"] + _CONTROL_GOES_ON)
-        return "echoes" if echoed and spoken.startswith(_CONTROL_GOES_ON) else "no"
+        return read_control(reply)
 
     def _raw(self, prompt: str, prefix: str, ask: _Ask) -> Streaming[DraftPiece]:
-        head, tail = _split(prefix)
+        head, tail = split_prefix(prefix)
         return self._streaming("/api/generate", {"prompt": prompt + head, "raw": True}, ask, Reading(tail=tail))
 
     def _streaming(
@@ -293,16 +281,3 @@ class OllamaDrafter:
         if reply.status == 404:
             self._facts = self._renders = self._continues = None
         return NoDraft("no_draft", detail, reply.status != 400)
-
-
-def _message(message: Mapping[str, Any]) -> dict[str, str]:
-    """Ollama knows no ``developer`` and puts the role into the template as it is."""
-    role = str(message.get("role", "user"))
-    content = message.get("content")
-    return {"role": "system" if role == "developer" else role, "content": content if isinstance(content, str) else ""}
-
-
-def _split(prefix: str) -> tuple[str, str]:
-    """The prefix and the white space at its end."""
-    head = prefix.rstrip()
-    return head, prefix[len(head) :]

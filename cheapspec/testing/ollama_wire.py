@@ -21,6 +21,7 @@ __all__ = ["Job", "Refusal", "Wire", "read_job", "refuse_overflow"]
 _CREATED = "2026-11-29T20:00:00.000000001Z"
 _V1_TYPES = {400: "invalid_request_error", 404: "not_found_error"}
 _GO_KINDS = ((list, "array"), (str, "string"), (dict, "object"), (bool, "bool"), (int, "number"), (float, "number"))
+_ROLE = {"role": "assistant"}  # 0.24 names the role in every chunk, 0.33 in the first
 _FLOATS = ("temperature", "top_p", "min_p", "repeat_penalty")
 
 
@@ -194,8 +195,8 @@ class Wire:
     def piece(self, job: Job, chunk: Chunk) -> dict[str, Any]:
         """One chunk of text."""
         if self.v1:
-            named = not (self._begun and self._modern)  # 0.24 names the role in every chunk
-            delta = {"role": "assistant", "content": chunk.text} if named else {"content": chunk.text}
+            named = not (self._begun and self._modern)
+            delta = {**_ROLE, "content": chunk.text} if named else {"content": chunk.text}
             self._begun = True
             choice: dict[str, Any] = {"index": 0, "delta": delta, "finish_reason": None}
             if job.logprobs:
@@ -207,7 +208,8 @@ class Wire:
     def final(self, job: Job, end: End, prompt: int, context: Sequence[int] | None) -> dict[str, Any]:
         """The line that ends a reply. Counts of zero are left out."""
         if self.v1:
-            choice: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": end.reason}
+            delta = {} if self._modern else {**_ROLE, "content": ""}
+            choice: dict[str, Any] = {"index": 0, "delta": delta, "finish_reason": end.reason}
             usage = {"prompt_tokens": prompt, "completion_tokens": end.tokens, "total_tokens": prompt + end.tokens}
             return {**self._completion(job, "chat.completion.chunk", [choice]), "usage": usage}
         line: dict[str, Any] = {**self._native(job, ""), "done": True, "done_reason": end.reason}
