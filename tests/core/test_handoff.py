@@ -214,7 +214,7 @@ def test_an_echo_and_nothing_more_adds_nothing() -> None:
 
     def only_echo(whole: Iterable[bytes]) -> list[bytes]:
         lines = list(whole)
-        return [*lines[:4], lines[-1]]  # "The capital", three characters a line
+        return [*lines[:5], lines[-1]]  # "The capital of", three characters a line
 
     played = play(hand_off(turn, target), lambda start: only_echo(target.answer(start)))  # type: ignore[arg-type]
     assert played.text == "" and played.finish is not None and played.finish.finish_reason == "stop"
