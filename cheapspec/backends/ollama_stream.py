@@ -22,7 +22,6 @@ Formats as recorded from Ollama 0.24.0 and 0.33.0-rc2 (2026-11-29).
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from cheapspec.backends.ollama_json import as_list, as_object, is_list
 from cheapspec.core.acceptance import DraftToken
 from cheapspec.core.alignment import align_draft
 from cheapspec.core.ports import DraftPiece, NoDraft
+from cheapspec.core.sse import BadLine, NDJSONDecoder
 
 __all__ = ["OllamaDecoder", "Reading", "read_entries"]
 
@@ -67,7 +67,7 @@ class OllamaDecoder:
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        self._bytes = b""
+        self._lines = NDJSONDecoder()
         self._text = ""  # arrived, not released
         self._entries: list[Entry] = []
         self._begun = False  # echo, thoughts and tail are behind us
@@ -78,25 +78,20 @@ class OllamaDecoder:
 
     def feed(self, data: bytes) -> list[DraftPiece]:
         """Take bytes, return the pieces they complete."""
-        *lines, self._bytes = (self._bytes + data).split(b"\n")
-        return [piece for line in lines for piece in self._line(line)]
+        return [piece for line in self._lines.feed(data) for piece in self._line(line)]
 
     def close(self) -> list[DraftPiece]:
         """The body ended. A last line may lack its newline (load answers, unstreamed replies)."""
-        rest, self._bytes = self._bytes, b""
-        pieces = self._line(rest, last=True)
+        pieces = [piece for line in self._lines.close() for piece in self._line(line, last=True)]
         return pieces if self._done else [*pieces, self._end("cut")]
 
-    def _line(self, line: bytes, last: bool = False) -> list[DraftPiece]:
-        if self._done or not line.strip():
+    def _line(self, reply: Any, last: bool = False) -> list[DraftPiece]:
+        if self._done:
             return []
-        try:
-            reply: Any = json.loads(line)
-        except (ValueError, RecursionError):
-            # The piece of a line that a dropped connection leaves is no news; garbage in mid-stream is.
-            return [] if last else [self._problem("no_draft", "a line of the reply is not JSON", broken=True)]
+        if isinstance(reply, BadLine) and last:
+            return []  # what a dropped connection leaves of a line is no news; garbage in mid-stream is
         if not isinstance(reply, dict):
-            return [self._problem("no_draft", "a line of the reply is not an object", broken=True)]
+            return [self._problem("no_draft", "a line of the reply is not a JSON object", broken=True)]
         return self._object(as_object(reply))
 
     def _object(self, reply: dict[str, Any]) -> list[DraftPiece]:
