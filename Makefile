@@ -64,9 +64,7 @@ engines: $(VENV)/dev.stamp $(VLLM)/ready.stamp
 	$(PY) -m pytest -m engines tests/engines
 
 bench: $(VENV)/project.stamp
-	@$(VENV)/bin/cheapspec bench --help >/dev/null
-	$(PY) -m cheapspec.embedded fetch qwen2.5-coder-0.5b-q4_k_m qwen2.5-coder-1.5b-q4_k_m
-	$(VENV)/bin/cheapspec bench
+	$(PY) -m benchmarks
 
 docs: $(VENV)/dev.stamp
 	$(PY) scripts/docs.py
