@@ -62,6 +62,8 @@ class LlamaCppTarget:
             rendered: object = as_mapping(reply.json()).get("prompt") if reply is not None else None
             if problem is not None or not isinstance(rendered, str):
                 return problem or Unusable("cannot_score", "apply-template: the reply has no prompt")
+            if rendered.rstrip().endswith("<think>"):
+                return Unusable("reasoning", "the chat template makes the target think first")
             prompt = rendered
         body = {"content": prompt, "add_special": True, "parse_special": True}
         reply = yield HttpRequest("tokenize", "/tokenize", body)

@@ -65,6 +65,9 @@ SAMPLING_FIELDS = (
 )
 """Fields that mean the same on the chat and the completion route of vLLM 0.32 (its two protocol classes)."""
 
+_THINK = "<think>"
+_TAIL = 12  # vocabulary pieces of the prompt's end that are looked at
+
 _COMPLETION_DEFAULT = 16
 """``max_tokens`` of a completion request that does not say it (OpenAI's default, and vLLM's)."""
 
@@ -76,6 +79,7 @@ def tokenize_prompt(request: Request) -> HttpRequest:
         body: dict[str, Any] = {"model": request.model, "prompt": request.prompt, "add_special_tokens": special}
         return HttpRequest("tokenize", "/tokenize", body)
     body = {"model": request.model, "messages": request.body.get("messages", []), "add_generation_prompt": True}
+    body["return_token_strs"] = True  # the end of the rendered prompt tells whether the model is to think first
     body |= carry(request, ("add_special_tokens", "chat_template", "mm_processor_kwargs"))
     # What the chat route adds to the template's variables by itself, /tokenize must be told.
     variables: dict[str, Any] = carry(request, ("documents", "reasoning_effort"))
@@ -93,8 +97,17 @@ def read_prompt(reply: HttpReply) -> Context | Unusable:
     ids = ids_of(body.get("tokens"))
     if not ids:
         return Unusable("cannot_score", "tokenize: the reply has no token ids")
+    if _opens_thoughts([str(piece) for piece in as_list(body.get("token_strs"))[-_TAIL:]]):
+        return Unusable("reasoning", "the chat template makes the target think first")
     window: object = body.get("max_model_len")
     return Context(prompt_tokens=len(ids), ids=ids, extra=window if isinstance(window, int) else None)
+
+
+def _opens_thoughts(pieces: list[str]) -> bool:
+    """A prompt that ends in an opened block of thoughts: the reply's first tokens would be thoughts, which
+    the chat route may keep out of the text and the completions route does not.
+    """
+    return "".join(pieces).rstrip("\nĊĠ▁ ").endswith(_THINK)
 
 
 def _tokenize_text(request: Request, text: str) -> HttpRequest:

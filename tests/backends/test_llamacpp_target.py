@@ -220,3 +220,11 @@ def test_a_stream_that_breaks_off_or_reports_an_error_is_not_complete() -> None:
     assert decode(broken.decoder, error)[0].error == {"code": 500, "message": "no slot", "type": "server_error"}
     refused = broken.on_error(recorded("llamacpp/live_error_context"))
     assert isinstance(refused, Unusable) and refused.status == 400
+
+
+def test_b29_a_template_that_opens_thoughts_is_not_speculated_on() -> None:
+    """Where the chat template makes the target think first, the request goes direct, reason ``reasoning``."""
+    target = LlamaCppTarget(end_ids=(2,))
+    context, _ = run(target.open(REQUEST), reply({"prompt": "<|im_start|>assistant\n<think>\n"}))
+    assert isinstance(context, Unusable)
+    assert context.reason == "reasoning"

@@ -300,3 +300,24 @@ def test_two_decoders_never_share_a_stream() -> None:
     target = VllmTarget()
     context = replace(Context(), ids=(1,))
     assert target.continue_(REQUEST, context, 1).decoder is not target.continue_(REQUEST, context, 1).decoder
+
+
+@pytest.mark.parametrize("tail", [["<think>", "\u010a"], ["<", "think", ">"], ["\u010a", "<think>", "\u010a\u010a"]])
+def test_b29_a_prompt_that_opens_thoughts_is_not_speculated_on(tail: list[str]) -> None:
+    """Where the chat template makes the target think first, the request goes direct, reason ``reasoning``."""
+    told = {"count": 4, "max_model_len": 64, "tokens": [1, 2, 3, 4], "token_strs": ["Hi", *tail]}
+    context, _ = run(VllmTarget(route="ids").open(REQUEST), reply(told))
+    assert isinstance(context, Unusable)
+    assert context.reason == "reasoning"
+
+
+def test_b29_a_block_of_thoughts_that_is_closed_is_a_prompt_like_any_other() -> None:
+    """Templates that switch thinking off write an empty block of thoughts; that is no obstacle."""
+    told = {
+        "count": 4,
+        "max_model_len": 64,
+        "tokens": [1, 2, 3, 4],
+        "token_strs": ["<think>", "\u010a", "</think>", "\u010a"],
+    }
+    context, _ = run(VllmTarget(route="ids").open(REQUEST), reply(told))
+    assert isinstance(context, Context)
