@@ -22,39 +22,11 @@ from decimal import Decimal, InvalidOperation
 from threading import Lock
 from typing import Any
 
-from cheapspec.core.effects import Usage
 from cheapspec.core.money import format_usd
 from cheapspec.core.ports import Call, CallRow, RequestRow
+from cheapspec.core.records import CallRecord, RequestRecord
 
 __all__ = ["CallRecord", "MemoryLedger", "RequestRecord", "Totals"]
-
-
-@dataclass(frozen=True, slots=True)
-class CallRecord:
-    """One call. ``status``: open, ok, failed, cancelled or possibly_billed; ``cost_usd``: ``None`` unknown."""
-
-    row: CallRow
-    status: str = "open"
-    usage: Usage | None = None
-    cost_usd: Decimal | None = None
-    seconds: float | None = None
-    http_status: int | None = None
-
-    @property
-    def unpriced(self) -> bool:
-        """It may have cost something that nobody can name. A call that failed with an answer costs nothing."""
-        return self.row.billed and self.cost_usd is None and self.status in {"ok", "possibly_billed"}
-
-
-@dataclass(frozen=True, slots=True)
-class RequestRecord:
-    """One logical request with its calls, in the order in which they were opened. ``info``: as it was closed
-    with (the reply's extra key), ``None`` while it is open.
-    """
-
-    row: RequestRow
-    info: Mapping[str, Any] | None = None
-    calls: tuple[CallRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +144,24 @@ class MemoryLedger:
                     status = "possibly_billed" if record.row.billed else "cancelled"
                     entry.calls[call_id] = replace(record, status=status)
 
-    def requests(self) -> list[RequestRecord]:
-        """The kept requests, oldest first."""
+    @property
+    def forgotten(self) -> int:
+        """How many requests fell out of the list: only the totals still know of them."""
         with self._lock:
-            return [_record(entry) for entry in self._entries.values()]
+            return self._dropped.requests
+
+    def requests(
+        self, *, since: float | None = None, until: float | None = None, session: str | None = None
+    ) -> list[RequestRecord]:
+        """The kept requests, in the order in which they were opened (:class:`cheapspec.core.records.LedgerReader`)."""
+        with self._lock:
+            return [
+                _record(entry)
+                for entry in self._entries.values()
+                if (since is None or entry.row.at >= since)
+                and (until is None or entry.row.at < until)
+                and (session is None or session in (entry.row.session, getattr(entry.row, "session_id", None)))
+            ]
 
     def calls(self, request_id: str) -> list[CallRecord]:
         """The calls of one request in the order in which they were opened; empty when it is not kept."""

@@ -1,0 +1,62 @@
+"""What a ledger gives back: requests with their calls, as they were written.
+
+A ledger that can be read is a :class:`LedgerReader` (ask with ``isinstance``); :mod:`cheapspec.report` turns
+what it reads into totals. Frozen data and a Protocol, like :mod:`cheapspec.core.ports`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Protocol, runtime_checkable
+
+from cheapspec.core.effects import Usage
+from cheapspec.core.ports import CallRow, RequestRow
+
+__all__ = ["CallRecord", "LedgerReader", "RequestRecord"]
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One call. ``status``: open, ok, failed, cancelled, possibly_billed or expired; ``cost_usd``: ``None`` unknown."""
+
+    row: CallRow
+    status: str = "open"
+    usage: Usage | None = None
+    cost_usd: Decimal | None = None
+    seconds: float | None = None
+    http_status: int | None = None
+
+    @property
+    def unpriced(self) -> bool:
+        """It may have cost something that nobody can name. A call that failed with an answer costs nothing."""
+        return self.row.billed and self.cost_usd is None and self.status in {"ok", "possibly_billed", "expired"}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """One logical request with its calls, in the order in which they were opened. ``info``: as it was closed
+    with (the reply's extra key), ``None`` while it is open.
+    """
+
+    row: RequestRow
+    info: Mapping[str, Any] | None = None
+    calls: tuple[CallRecord, ...] = ()
+
+
+@runtime_checkable
+class LedgerReader(Protocol):
+    """A ledger that can be read."""
+
+    def requests(
+        self, *, since: float | None = None, until: float | None = None, session: str | None = None
+    ) -> Iterable[RequestRecord]:
+        """Requests, oldest first, each with its calls.
+
+        ``since`` (from then on) and ``until`` (before then): seconds since the epoch, UTC; ``session``: a session's
+        name, or its id. ``None``: all.
+
+        :raises LedgerError: the store cannot be read.
+        """
+        ...
