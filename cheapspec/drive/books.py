@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import httpx2
@@ -124,14 +124,17 @@ class Books:
         self._close(info, read.reply_id, passed.detail)
         return info
 
-    def speculated(self, job: Job, priced_by: str, reply_id: str) -> Info:
-        """The engine answered, to the end or until the caller left."""
+    def speculated(self, job: Job, priced_by: str, reply_id: str, *, whole: bool) -> Info:
+        """The engine answered. ``whole``: to its end; else it broke off or the caller left, and no saving is booked."""
         passed, tally, runtime = self._passed, job.tally, self._runtime
         if tally.drafter is not None:
             runtime.breaker.worked(tally.drafter)
         settings = passed.settings
         simulated = settings.simulate_scoring and job.target.can_force
         info = tally.info(passed.request_id, job.prices, priced_by, session=settings.session, simulated=simulated)
+        if not whole and info.paid_usd is not None:
+            told = info.baseline_usd if tally.reply_tokens is not None else None
+            info = replace(info, baseline_usd=info.paid_usd if told is None else min(told, info.paid_usd))
         runtime.remember(passed.request, job.request)
         self._close(info, reply_id)
         return info

@@ -12,10 +12,9 @@ Rules
 from __future__ import annotations
 
 import inspect
-import json
 import time
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import httpx2
@@ -43,8 +42,7 @@ from cheapspec.core.effects import (
 )
 from cheapspec.core.engine import Run, run
 from cheapspec.core.money import cost
-from cheapspec.core.reply import read_usage
-from cheapspec.core.untyped import as_mapping
+from cheapspec.core.reply import Problem, read_completion
 from cheapspec.drive.admission import Admitted
 from cheapspec.drive.books import Books
 from cheapspec.drive.io import Channel, Io, Read, ReadAll, Send, Shut, Sleep, Steps, Wait
@@ -57,6 +55,9 @@ __all__ = ["Conductor", "Said"]
 
 Said: TypeAlias = Emit | Finish | GoDirect
 
+_ROUTES = {"chat/completions": "chat", "completions": "completion"}
+_NO_ANSWER_BYTES = 8192
+
 
 @dataclass(slots=True)
 class _Open:
@@ -65,9 +66,9 @@ class _Open:
     request: HttpRequest
     sent: httpx2.Request
     row: str
+    key: str
     channel: Channel | None = None
     usage: Usage | None = None
-    body: bytes = b""
     status: str = "open"
     http_status: int | None = None
     started: float = field(default_factory=time.monotonic)
@@ -116,11 +117,17 @@ class Conductor:
         request = effect.request
         row = self._books.open_call(effect.side, request.purpose, billed=request.billed)
         if effect.side is Side.TARGET:
-            sent = target_request(self._admitted.passed.request, request, f"cheapspec-{row}")
-            self._targets[effect.call_id] = _Open(request, sent, row)
+            key = self._lost_key(request) or f"cheapspec-{row}"
+            sent = target_request(self._admitted.passed.request, request, key)
+            self._targets[effect.call_id] = _Open(request, sent, row, key)
             return
         limit = self._admitted.passed.settings.draft_concurrency
         self._drafts[effect.call_id] = hosts.submit(effect.call_id, effect.host, request, self._inbox, limit), row
+
+    def _lost_key(self, request: HttpRequest) -> str | None:
+        """The idempotency key of the same call, if its answer got lost: the server may have done the work."""
+        lost = (call for call in self._targets.values() if call.status == "possibly_billed")
+        return next((call.key for call in lost if call.request == request), None)
 
     def _wait_any(self, effect: WaitAny) -> Steps[Event]:
         """Target calls first: they are made here, while events of drafts wait in the inbox."""
@@ -193,9 +200,9 @@ class Conductor:
         body: bytes | Exception = outcome.content if not call.request.stream else (yield ReadAll(Channel(outcome)))
         if isinstance(body, Exception):
             body, good = b"", False
-        call.body = body if good and call.request.billed else b""
-        yield from self._end(call, "ok" if good else "failed")
-        return Answered(call_id, HttpReply(outcome.status_code, body, names), time.monotonic())
+        reply = _believed(call.request, HttpReply(outcome.status_code, body, names))
+        yield from self._end(call, "ok" if good and reply.status < 300 else "failed")
+        return Answered(call_id, reply, time.monotonic())
 
     @staticmethod
     def _end(call: _Open, status: str) -> Steps[None]:
@@ -240,10 +247,6 @@ class Conductor:
         status = call.status
         if status == "open":
             status = "cancelled" if call.channel is not None else "possibly_billed"
-        if call.usage is None and call.body:  # paid for, and nothing that the engine could use
-            call.usage = read_usage(*_usage_of(call.body))
-            if call.usage is not None:
-                self._admitted.job.tally.spend(call.usage)
         usd = None if call.usage is None else cost(call.usage, self._admitted.job.prices)
         seconds = time.monotonic() - call.started if call.seconds is None else call.seconds
         self._books.close_call(call.row, status, call.usage, usd, seconds, call.http_status)
@@ -263,9 +266,11 @@ class Conductor:
             return
 
 
-def _usage_of(body: bytes) -> tuple[Any, Any]:
-    try:
-        told = as_mapping(json.loads(body))
-    except (ValueError, RecursionError):
-        return None, None
-    return told.get("usage"), told.get("service_tier")
+def _believed(request: HttpRequest, reply: HttpReply) -> HttpReply:
+    """The reply with the status that it should have had: 200 proves nothing. A long JSON reply has an answer."""
+    if not request.billed or reply.status >= 300 or request.path not in _ROUTES:
+        return reply
+    if len(reply.body) > _NO_ANSWER_BYTES and reply.body.lstrip()[:1] == b"{":
+        return reply
+    told = read_completion(reply, _ROUTES[request.path])
+    return replace(reply, status=told.status) if isinstance(told, Problem) else reply

@@ -123,9 +123,9 @@ class Exchange:
             yield from self._conductor.settle()
         return step
 
-    def _finished(self, reply_id: str) -> Info:
+    def _finished(self, reply_id: str, whole: bool) -> Info:
         assert isinstance(self._decided, Admitted)
-        return self._books.speculated(self._decided.job, self._decided.priced_by, reply_id)
+        return self._books.speculated(self._decided.job, self._decided.priced_by, reply_id, whole=whole)
 
     def body(self, first: bytes) -> Generator[Io | bytes, Any, None]:
         """The bytes of the reply."""
@@ -143,4 +143,4 @@ class Exchange:
         self._play.close()
         yield from self._conductor.settle()
         if not self._books.closed:
-            self._books.speculated(self._decided.job, self._decided.priced_by, self._writer.reply_id)
+            self._finished(self._writer.reply_id, False)

@@ -64,11 +64,11 @@ def failure_event(status: int, body: bytes, message: str) -> bytes:
 
 
 class Writer:
-    """Turns emissions into the bytes of one reply. ``finished`` is told the reply's id when it is over, and
-    gives the run's facts.
+    """Turns emissions into the bytes of one reply. ``finished`` is told the reply's id when it is over and
+    whether it is whole, and gives the run's facts.
     """
 
-    def __init__(self, admitted: Admitted, finished: Callable[[str], Info]) -> None:
+    def __init__(self, admitted: Admitted, finished: Callable[[str, bool], Info]) -> None:
         self._job = admitted.job
         self._finished = finished
         self._builder: ReplyBuilder | None = None
@@ -96,7 +96,7 @@ class Writer:
         if isinstance(effect, Emit):
             return head + encode_event(builder.chunk(effect.text, effect.source))
         self.done = True
-        info = self._finished(self.reply_id)
+        info = self._finished(self.reply_id, effect.error is None)
         if effect.error is not None:
             return head + encode_event(error_frame(effect.error))
         chunks = builder.last_chunks(effect.finish_reason, effect.usage, info.to_dict())
@@ -110,7 +110,7 @@ class Writer:
         """The body of an unstreamed reply."""
         self.done = True
         builder = self._build()
-        info = self._finished(self.reply_id)
+        info = self._finished(self.reply_id, effect.error is None)
         return strict_json(builder.whole("".join(self._text), effect.finish_reason, effect.usage, info.to_dict()))
 
 
