@@ -45,16 +45,17 @@ def verify_round(
     tally.drafter = draft.drafter
     score = task.value
     if isinstance(score, Unusable):
-        told = None if task.billed_reply is None else as_mapping(task.billed_reply.json()).get("usage")
-        yield from turn.book(read_usage(told))
+        billed = None if task.billed_reply is None else as_mapping(task.billed_reply.json()).get("usage")
+        yield from turn.book(read_usage(billed))
         tally.drafted_tokens += len(scored.tokens)
         return (yield from _unverified(turn, score, len(scored.tokens)))
     yield from turn.book(score.usage)
-    tally.drafted_tokens += len(score.tokens)  # as the target counts them, so that they compare with accepted ones
+    told = len(score.tokens) or len(scored.tokens)  # as the target counts, so that it compares with accepted tokens
+    tally.drafted_tokens += told
     result = verify_greedy(score.tokens, tie_nats=tie_nats, limit=turn.remaining())
     doubt = _doubt(score, result)
     if doubt is not None:
-        return (yield from _unverified(turn, doubt, len(score.tokens)))
+        return (yield from _unverified(turn, doubt, told))
     tally.identify(score.identity)
     if turn.context.prompt_tokens is None:
         turn.context = replace(turn.context, prompt_tokens=score.prompt_tokens)
