@@ -51,10 +51,22 @@ def test_b28_text_is_cut_at_a_safe_edge_only(prefix: str, rest: str, text_pair: 
 
 @pytest.mark.parametrize("words", [["a", "b", " "], [" wor", "Hel", "lo", " in P"]], ids=["bytes", "other-words"])
 def test_b28_tokenizers_need_not_agree(words: list[str], any_pair: Pair) -> None:
-    """A draft model with another vocabulary drafts text; the target's tokens are the target's own."""
-    reply = "Hello world, é in Paris: 1234."
+    """A draft model with another vocabulary drafts text; the target's tokens are the target's own, and count."""
+    reply = "Hello world, one in Paris: 1234."
     any_pair.draft.model = ToyModel(9, words=words)
     any_pair.says(reply)
     outcome = any_pair.ask()
     assert outcome.text == reply
     assert outcome.told.accepted_tokens == len(any_pair.target.model.encode(reply))
+
+
+@pytest.mark.parametrize("reply", ["é in Paris", "Hello 界 world", "One \U0001f642 two", "\U0001f469\u200d\U0001f4bb"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_b28_characters_of_several_tokens_stay_whole(stream: bool, reply: str, any_pair: Pair) -> None:
+    """A character that is several tokens at the target arrives whole, wherever the draft and its pieces end."""
+    any_pair.says(reply)
+    any_pair.settings["draft_tokens"] = 3
+    outcome = any_pair.ask(stream=stream)
+    assert outcome.error is None
+    assert outcome.text == reply
+    assert all("\ufffd" not in str(chunk) for chunk in outcome.chunks)

