@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from cheapspec.core.acceptance import Alternative, DraftToken, TargetLogprob
+from cheapspec.core.books import Ticket
 from cheapspec.core.effects import HttpReply, HttpRequest, Op, Usage
 from cheapspec.core.money import Prices
 from cheapspec.core.request import Request
@@ -289,7 +290,9 @@ class PriceSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RequestRow:
-    """A logical request as the ledger opens it. ``at`` is UTC seconds since the epoch."""
+    """A logical request as the ledger opens it. ``at`` is UTC seconds since the epoch. ``session``: the innermost
+    open session's name, ``session_id`` the row of it.
+    """
 
     request_id: str
     at: float
@@ -298,11 +301,14 @@ class RequestRow:
     stream: bool
     session: str | None = None
     workload: str | None = None
+    session_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CallRow:
-    """One call to a backend, written before it goes out. ``purpose``: INTERFACE's list."""
+    """One call to a backend, written before it goes out. ``purpose``: INTERFACE's list. ``worst_usd``: the most
+    that it can cost (what it counts as if its end is never seen); ``None`` unknown.
+    """
 
     call_id: str
     request_id: str
@@ -310,11 +316,14 @@ class CallRow:
     purpose: str
     billed: bool
     at: float
+    worst_usd: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """How a call ended. ``status``: ok, failed, cancelled, possibly_billed."""
+    """How a call ended. ``status``: ok, failed, cancelled, possibly_billed. ``budget_usd``: what budgets count,
+    where that is more than ``cost_usd`` (:attr:`cheapspec.core.money.Charge.budget_usd`).
+    """
 
     call_id: str
     status: str
@@ -322,12 +331,16 @@ class Call:
     cost_usd: str | None = None
     seconds: float | None = None
     http_status: int | None = None
+    budget_usd: str | None = None
 
 
 class Ledger(Protocol):
     """Keeps what was asked, sent and paid. Every method returns quickly and never raises."""
 
     def open_request(self, row: RequestRow) -> None: ...
-    def open_call(self, row: CallRow) -> None: ...
+    def open_call(self, row: CallRow) -> Ticket[object] | None:
+        """A call is about to go out. A billed one may only be sent once the ticket is done (``None``: it is)."""
+        ...
+
     def close_call(self, call: Call) -> None: ...
     def close_request(self, request_id: str, info: Mapping[str, Any]) -> None: ...

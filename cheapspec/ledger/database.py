@@ -1,0 +1,240 @@
+"""The ledger in a database: what was asked, sent and paid, and the budgets, shared by all who use its URL.
+
+Rules
+-----
+* A call's row is queued before the call goes out, and its ticket says when it is committed: whoever sends the
+  call waits for that, so that a killed process leaves a row of everything that it paid for.
+* Nothing here waits, raises or touches the disk on the path of a request: the writer's thread does
+  (:mod:`cheapspec.ledger.writer`). :meth:`read` and :meth:`flush` are for reports.
+* One ledger a URL and process (:func:`open_ledger`): clients and their copies share its thread.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from cheapspec.core.books import Cap, Grant, SessionRow, Ticket, Trace
+from cheapspec.core.ports import Call, CallRow, RequestRow
+from cheapspec.errors import LedgerError
+from cheapspec.ledger.leases import LEASE_SECONDS
+from cheapspec.ledger.operations import INFO_COUNTS, INFO_SECONDS, INFO_TEXT, Kind, Operation, Reserve
+from cheapspec.ledger.schema import to_nano
+from cheapspec.ledger.store import DEFAULT_URL, Store
+from cheapspec.ledger.tickets import WriteTicket
+from cheapspec.ledger.writer import Writer
+
+__all__ = ["DatabaseLedger", "open_ledger"]
+
+
+class DatabaseLedger:
+    """Implements :class:`~cheapspec.core.ports.Ledger`, :class:`~cheapspec.core.books.Reservations`,
+    :class:`~cheapspec.core.books.SessionBook` and :class:`~cheapspec.core.books.TraceBook`.
+
+    :param url: ``sqlite:///PATH`` or ``postgresql://…`` (extra ``[postgres]``).
+    :param store_text: keep prompts and replies too.
+    :param buffer: operations that are kept while the store is away.
+    :param lease_seconds: how long an open row outlives a process that died.
+    :raises LedgerError: the URL is unusable, or its driver is not installed.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        store_text: bool = False,
+        buffer: int = 10_000,
+        lease_seconds: float = LEASE_SECONDS,
+    ) -> None:
+        self._store = Store(url)
+        self._writer = Writer(self._store, buffer=buffer, lease_seconds=lease_seconds)
+        self._store_text = store_text
+
+    def __repr__(self) -> str:
+        return f"DatabaseLedger({self._store.shown!r})"
+
+    @property
+    def url(self) -> str:
+        """Where it is, a password hidden."""
+        return self._store.shown
+
+    @property
+    def lost(self) -> int:
+        """Rows that could not be kept, in this process."""
+        return self._writer.lost
+
+    @property
+    def available(self) -> bool:
+        """Whether the store worked when it was last tried."""
+        return not self._writer.down
+
+    # --- requests and calls ----------------------------------------------------------------------
+
+    def open_request(self, row: RequestRow) -> None:
+        writer = self._writer
+        self._put(
+            Kind.OPEN_REQUEST,
+            {
+                "request_id": row.request_id,
+                "at": row.at,
+                "owner": writer.owner,
+                "lease_expires": writer.lease(),
+                "model": row.model,
+                "kind": row.kind,
+                "stream": row.stream,
+                "session": row.session,
+                "session_id": row.session_id,
+                "workload": row.workload,
+            },
+        )
+
+    def open_call(self, row: CallRow) -> Ticket[object] | None:
+        writer = self._writer
+        ticket: WriteTicket[object] | None = WriteTicket() if row.billed and writer.ready else None
+        values = {
+            "call_id": row.call_id,
+            "request_id": row.request_id,
+            "side": str(row.side),
+            "purpose": row.purpose,
+            "billed": row.billed,
+            "status": "open",
+            "at": row.at,
+            "owner": writer.owner,
+            "lease_expires": writer.lease(),
+            "worst_nano": to_nano(row.worst_usd, up=True),
+        }
+        writer.put(Operation(Kind.OPEN_CALL, values, ticket))
+        return ticket
+
+    def close_call(self, call: Call) -> None:
+        usage = call.usage
+        self._put(
+            Kind.CLOSE_CALL,
+            {
+                "key": call.call_id,
+                "status": call.status,
+                "closed_at": time.time(),
+                "input_tokens": None if usage is None else usage.input_tokens,
+                "cached_tokens": None if usage is None else usage.cached_tokens,
+                "cache_write_tokens": None if usage is None else usage.cache_write_tokens,
+                "output_tokens": None if usage is None else usage.output_tokens,
+                "reasoning_tokens": None if usage is None else usage.reasoning_tokens,
+                "estimated": None if usage is None else usage.estimated,
+                "service_tier": None if usage is None else usage.service_tier,
+                "cost_nano": to_nano(call.cost_usd),
+                "budget_nano": to_nano(call.budget_usd),
+                "seconds": call.seconds,
+                "http_status": call.http_status,
+            },
+        )
+
+    def close_request(self, request_id: str, info: Mapping[str, Any]) -> None:
+        seconds: Mapping[str, Any] = info.get("seconds") or {}
+        values: dict[str, Any] = {"key": request_id, "closed_at": time.time()}
+        values |= {name: info.get(name) for name in (*INFO_TEXT, *INFO_COUNTS)}
+        values |= {f"seconds_{name}": seconds.get(name) for name in INFO_SECONDS}
+        values["paid_nano"] = to_nano(info.get("paid_usd"))
+        values["baseline_nano"] = to_nano(info.get("baseline_usd"))
+        values["simulated"] = bool(info.get("simulated", False))
+        self._put(Kind.CLOSE_REQUEST, values)
+
+    # --- budgets ---------------------------------------------------------------------------------
+
+    def reserve(self, request_id: str, caps: Sequence[Cap], amounts: Sequence[Decimal | None]) -> Ticket[Grant] | Grant:
+        if not caps:
+            return Grant(0)
+        if not self._writer.ready:
+            return Grant(None, caps[0].name, why="unavailable")
+        asked = Reserve(request_id, tuple(caps), tuple(to_nano(amount, up=True) for amount in amounts))
+        ticket: WriteTicket[Grant] = WriteTicket()
+        self._writer.put(Operation(Kind.RESERVE, asked, ticket))
+        return ticket
+
+    def settle(self, request_id: str) -> None:
+        self._put(Kind.SETTLE, request_id)
+
+    # --- sessions, traces, text ------------------------------------------------------------------
+
+    def open_session(self, row: SessionRow) -> None:
+        values = {"session_id": row.session_id, "name": row.name, "parent_id": row.parent_id, "at": row.at}
+        self._put(Kind.OPEN_SESSION, {**values, "owner": self._writer.owner})
+
+    def close_session(self, session_id: str, at: float) -> None:
+        self._put(Kind.CLOSE_SESSION, {"key": session_id, "closed_at": at})
+
+    def add_trace(self, trace: Trace) -> None:
+        values = {
+            "request_id": trace.request_id,
+            "round": trace.round,
+            "drafter": trace.drafter,
+            "position": trace.position,
+            "logprobs": json.dumps([None if p is None or p != p or p in _INFINITE else p for p in trace.logprobs]),
+            "agreed": "".join("01"[agreed] for agreed in trace.agreed),
+        }
+        self._put(Kind.TRACE, values)
+
+    def add_text(self, request_id: str, prompt: str, reply: str) -> None:
+        if self._store_text:
+            self._put(Kind.TEXT, {"key": request_id, "prompt_text": prompt, "reply_text": reply})
+
+    # --- for reports and tests -------------------------------------------------------------------
+
+    def flush(self, seconds: float = 30.0) -> bool:
+        """Wait until what was given so far is written, and settle what dead processes left. Whether it is."""
+        ticket: WriteTicket[object] = WriteTicket()
+        self._writer.put(Operation(Kind.FLUSH, None, ticket))
+        return ticket.wait(seconds) and ticket.value is True
+
+    @contextmanager
+    def read(self) -> Generator[Connection]:
+        """A SQLAlchemy connection in a transaction, to read :mod:`cheapspec.ledger.schema`'s tables with.
+
+        :raises LedgerError: the store cannot be read.
+        """
+        self.flush()
+        try:
+            self._store.connect().close()  # the tables are there, or it says why not
+            connection = self._store.engine.connect()
+        except (SQLAlchemyError, OSError, _driver_error(self._store)) as error:
+            raise LedgerError(f"the ledger {self.url} cannot be read: {error}") from error
+        with connection, connection.begin():
+            yield connection
+
+    def close(self, seconds: float = 10.0) -> None:
+        """Write what is queued and end the thread. The ledger can be used again."""
+        self._writer.close(seconds)
+
+    def _put(self, kind: Kind, values: Any) -> None:
+        self._writer.put(Operation(kind, values))
+
+
+_INFINITE = (float("inf"), float("-inf"))
+
+
+def _driver_error(store: Store) -> type[BaseException]:
+    kind: type[BaseException] = store.engine.dialect.loaded_dbapi.Error
+    return kind
+
+
+_ledgers: dict[tuple[str, bool], DatabaseLedger] = {}
+_ledgers_lock = threading.Lock()
+
+
+def open_ledger(url: str = DEFAULT_URL, *, store_text: bool = False) -> DatabaseLedger:
+    """The process's ledger at this URL, made when first asked for.
+
+    :raises LedgerError: the URL is unusable, or its driver is not installed.
+    """
+    with _ledgers_lock:
+        key = (url, store_text)
+        if key not in _ledgers:
+            _ledgers[key] = DatabaseLedger(url, store_text=store_text)
+        return _ledgers[key]

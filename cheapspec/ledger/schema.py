@@ -1,0 +1,245 @@
+"""The ledger's tables, as queries see them.
+
+Rules
+-----
+* Times are seconds since the epoch, UTC. Money is integer nano-dollars (:func:`to_nano`); ``NULL`` is unknown,
+  never 0. Token counts are the target's tokens.
+* A row has an ``owner``, the process that wrote it, and a *lease* while it is open. A live owner renews its
+  leases; whoever finds an expired one settles the row (:mod:`cheapspec.ledger.leases`).
+* What a version of the tables looked like is told by :mod:`cheapspec.ledger.migrations`; a test compares the
+  newest with this module. Ids are text that the writer chose, so that a row can be written twice without harm.
+* Text of prompts and replies stays ``NULL`` unless the ledger was told ``store_text``.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal, InvalidOperation
+
+from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, MetaData, Table, Text, text
+
+__all__ = [
+    "budgets",
+    "calls",
+    "capabilities",
+    "certificates",
+    "estimates",
+    "from_nano",
+    "metadata",
+    "requests",
+    "reservations",
+    "schema_version",
+    "sessions",
+    "to_nano",
+    "traces",
+]
+
+metadata = MetaData()
+
+schema_version = Table(
+    "schema_version",
+    metadata,
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("applied_at", Double, nullable=False),
+)
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("request_id", Text, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("closed_at", Double),
+    Column("owner", Text, nullable=False),
+    Column("lease_expires", Double, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("stream", Boolean, nullable=False),
+    Column("session", Text),
+    Column("session_id", Text),
+    Column("workload", Text),
+    Column("decision", Text),
+    Column("reason", Text),
+    Column("rule", Text),
+    Column("drafter", Text),
+    Column("rounds", Integer),
+    Column("ties", Integer),
+    Column("drafted_tokens", Integer),
+    Column("accepted_tokens", Integer),
+    Column("corrected_tokens", Integer),
+    Column("handoff_tokens", Integer),
+    Column("unverified_tokens", Integer),
+    Column("target_calls", Integer),
+    Column("input_tokens", Integer),
+    Column("cached_input_tokens", Integer),
+    Column("output_tokens", Integer),
+    Column("paid_nano", BigInteger),
+    Column("baseline_nano", BigInteger),
+    Column("baseline", Text),
+    Column("priced_by", Text),
+    Column("simulated", Boolean),
+    Column("seconds_draft", Double),
+    Column("seconds_verify", Double),
+    Column("seconds_handoff", Double),
+    Column("seconds_total", Double),
+    Column("prompt_text", Text),
+    Column("reply_text", Text),
+    Index("requests_at", "at"),
+    Index(
+        "requests_session",
+        "session_id",
+        sqlite_where=text("session_id IS NOT NULL"),
+        postgresql_where=text("session_id IS NOT NULL"),
+    ),
+    Index("requests_open", "owner", sqlite_where=text("closed_at IS NULL"), postgresql_where=text("closed_at IS NULL")),
+)
+
+calls = Table(
+    "calls",
+    metadata,
+    Column("call_id", Text, primary_key=True),
+    Column("request_id", Text, nullable=False),
+    Column("side", Text, nullable=False),
+    Column("purpose", Text, nullable=False),
+    Column("billed", Boolean, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("closed_at", Double),
+    Column("owner", Text, nullable=False),
+    Column("lease_expires", Double, nullable=False),
+    Column("worst_nano", BigInteger),
+    Column("input_tokens", Integer),
+    Column("cached_tokens", Integer),
+    Column("cache_write_tokens", Integer),
+    Column("output_tokens", Integer),
+    Column("reasoning_tokens", Integer),
+    Column("estimated", Boolean),
+    Column("service_tier", Text),
+    Column("cost_nano", BigInteger),
+    Column("budget_nano", BigInteger),
+    Column("seconds", Double),
+    Column("http_status", Integer),
+    Index("calls_request", "request_id"),
+    Index("calls_open", "owner", sqlite_where=text("status = 'open'"), postgresql_where=text("status = 'open'")),
+)
+"""``cost_nano``: what the call cost, of an ``expired`` one its worst case. ``budget_nano``: what budgets count when
+that is more (the dearer of two service tiers); ``worst_nano``: the most that it can cost, said before it went out.
+"""
+
+traces = Table(
+    "traces",
+    metadata,
+    Column("request_id", Text, primary_key=True),
+    Column("round", Integer, primary_key=True, autoincrement=False),
+    Column("drafter", Text),
+    Column("position", Integer, nullable=False),
+    Column("logprobs", Text, nullable=False),
+    Column("agreed", Text, nullable=False),
+)
+"""One round along the final text: ``position`` of its first token there, the draft model's log-probabilities (a JSON
+list, ``null`` unknown), and for each token ``1`` where the target agreed, else ``0``."""
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("session_id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("parent_id", Text),
+    Column("at", Double, nullable=False),
+    Column("closed_at", Double),
+    Column("owner", Text, nullable=False),
+    Index("sessions_name", "name"),
+)
+
+budgets = Table(
+    "budgets",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("period", Text, primary_key=True),
+    Column("usd_nano", BigInteger, nullable=False),
+    Column("reserved_nano", BigInteger, nullable=False),
+    Column("spent_nano", BigInteger, nullable=False),
+    Column("at", Double, nullable=False),
+)
+"""One row a budget and period (``2026-11-29``, ``2026-11``, or empty for ever): a new period is a new row."""
+
+reservations = Table(
+    "reservations",
+    metadata,
+    Column("request_id", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("period", Text, primary_key=True),
+    Column("status", Text, nullable=False),
+    Column("amount_nano", BigInteger, nullable=False),
+    Column("charged_nano", BigInteger, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("closed_at", Double),
+    Column("owner", Text, nullable=False),
+    Column("lease_expires", Double, nullable=False),
+    Index("reservations_held", "owner", sqlite_where=text("status = 'held'"), postgresql_where=text("status = 'held'")),
+)
+"""``status``: held, settled or expired. ``charged_nano``: what its budget counts for the request once it is over."""
+
+estimates = Table(
+    "estimates",
+    metadata,
+    Column("workload", Text, primary_key=True),
+    Column("drafter", Text, primary_key=True),
+    Column("bucket", Text, primary_key=True),
+    Column("trials", Double, nullable=False),
+    Column("hits", Double, nullable=False),
+    Column("updated_at", Double, nullable=False),
+)
+"""Decayed counts of acceptance, additive: processes add theirs to the same row."""
+
+capabilities = Table(
+    "capabilities",
+    metadata,
+    Column("base_url", Text, primary_key=True),
+    Column("model", Text, primary_key=True),
+    Column("backend", Text, primary_key=True),
+    Column("can_score", Boolean),
+    Column("can_force", Boolean),
+    Column("can_continue", Boolean),
+    Column("can_judge", Boolean),
+    Column("reports_cached_tokens", Boolean),
+    Column("qs", Double),
+    Column("qh", Double),
+    Column("evidence", Text, nullable=False),
+    Column("probed_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+)
+
+certificates = Table(
+    "certificates",
+    metadata,
+    Column("workload", Text, primary_key=True),
+    Column("rule", Text, primary_key=True),
+    Column("at", Double, primary_key=True),
+    Column("threshold", Double),
+    Column("audited", Integer, nullable=False),
+    Column("bad", Integer, nullable=False),
+    Column("level", Double, nullable=False),
+    Column("loss_bound", Double, nullable=False),
+    Column("expires_at", Double),
+)
+"""What was promised of a lossy rule, and the audit that it rests on: ``loss_bound`` at confidence ``level``."""
+
+_NANO = Decimal("1e-9")
+_LARGEST = Decimal(2**63 - 1)
+
+
+def to_nano(usd: Decimal | str | None, *, up: bool = False) -> int | None:
+    """Dollars as integer nano-dollars, rounded half to even, or ``up``. ``None`` for what is unknown, not a
+    finite number, or more than 64 bits hold (9.2e9 dollars).
+    """
+    if usd is None:
+        return None
+    try:
+        nano = (Decimal(usd) / _NANO).to_integral_value(ROUND_CEILING if up else ROUND_HALF_EVEN)
+    except InvalidOperation:
+        return None
+    return int(nano) if nano.is_finite() and abs(nano) <= _LARGEST else None
+
+
+def from_nano(nano: int | None) -> Decimal | None:
+    """Nano-dollars as dollars."""
+    return None if nano is None else Decimal(nano) * _NANO
