@@ -139,12 +139,12 @@ def _judge(position: TargetLogprob, tie_nats: float) -> tuple[str | None, Altern
     logprob = position.logprob
     if logprob is None or not usable(logprob):
         return None, None
+    if position.rank == 1:
+        return "sole", None
     listed = [alternative for alternative in position.top if usable(alternative.logprob)]
     others = [alternative for alternative in listed if not _same(alternative, position)]
     # Equal leaders: the lowest id, as argmax over a vocabulary gives it.
     best = max(others, key=lambda other: (other.logprob, -(other.token_id or 0)), default=None)
-    if position.rank == 1:
-        return "sole", None
     if best is None:
         if position.rank is not None:
             return "rejected", None  # others rank at least as high, but nobody says who

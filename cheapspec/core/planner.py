@@ -64,7 +64,8 @@ UNKNOWN_AGREEMENT = 0.73
 """Agreement where the draft's probability is unknown, and of a draft's end with the target's: the mean
 of the least predictable kind of the same measurement (open questions; code had .975)."""
 
-_EDGES = [edge for edge, _ in AGREEMENT]
+_EDGES = [math.log(edge) if edge else -math.inf for edge, _ in AGREEMENT]
+_RATES = [min(rate, AGREEMENT_CAP) for _, rate in AGREEMENT]
 _ROUNDING = 1e-9  # a gain below this share of the hand-off's cost is arithmetic, not money
 
 
@@ -230,8 +231,7 @@ def _gain(
 def _agreement(logprob: float | None) -> float:
     if logprob is None or math.isnan(logprob):
         return UNKNOWN_AGREEMENT
-    row = bisect_right(_EDGES, math.exp(min(logprob, 0.0))) - 1
-    return min(AGREEMENT[row][1], AGREEMENT_CAP)
+    return _RATES[bisect_right(_EDGES, logprob) - 1]
 
 
 def _ratio(rates: Rates) -> str:

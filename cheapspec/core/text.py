@@ -121,15 +121,17 @@ def _certain(repeated: str, words: int, characters: int) -> bool:
 
 
 class StopScanner:
-    """Finds stop strings in text that comes in pieces (Knuth-Morris-Pratt, one automaton a stop string).
+    """Finds stop strings in text that comes in pieces.
 
     Of two stop strings that end at the same character the longer one counts; otherwise the one that is
-    complete first, as a server that stops while it writes would see it.
+    complete first, as a server that stops while it writes would see it. What may be the start of one is
+    followed by a Knuth-Morris-Pratt automaton each, over no more than the end of a piece.
     """
 
     def __init__(self, stops: Iterable[str]) -> None:
         self._stops = [stop for stop in stops if stop]
         self._failures = [_failure(stop) for stop in self._stops]
+        self._longest = max(map(len, self._stops), default=0)
         self._matched = [0] * len(self._stops)
         self._held = ""
         self._hit = False
@@ -139,23 +141,27 @@ class StopScanner:
         if self._hit or not self._stops:
             return ("", True) if self._hit else (text, False)
         pending = self._held + text
-        for index, character in enumerate(text, len(self._held) + 1):
-            found = 0
-            for number, stop in enumerate(self._stops):
-                matched = self._matched[number]
-                while matched and stop[matched] != character:
-                    matched = self._failures[number][matched]
-                matched += stop[matched] == character
-                if matched == len(stop):
-                    found = max(found, matched)
-                    matched = 0
-                self._matched[number] = matched
-            if found:
-                self._hit, self._held = True, ""
-                return pending[: index - found], True
-        free = len(pending) - max(self._matched)
+        found = [(at + len(stop), at) for stop in self._stops if (at := pending.find(stop)) >= 0]
+        if found:
+            self._hit, self._held = True, ""
+            return pending[: min(found)[1]], True
+        free = len(pending) - self._follow(text)
         self._held = pending[free:]
         return pending[:free], False
+
+    def _follow(self, text: str) -> int:
+        """How many characters at the end may be the start of a stop string, none of which is complete."""
+        if len(text) >= self._longest:  # what came before cannot reach to the end any more
+            text = text[len(text) - self._longest + 1 :]
+            self._matched = [0] * len(self._stops)
+        for number, stop in enumerate(self._stops):
+            matched, failure = self._matched[number], self._failures[number]
+            for character in text:
+                while matched and stop[matched] != character:
+                    matched = failure[matched]
+                matched += stop[matched] == character
+            self._matched[number] = matched
+        return max(self._matched)
 
     def flush(self) -> str:
         """The text is over: what was held back turned out harmless. Empty after a hit."""

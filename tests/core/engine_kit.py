@@ -16,6 +16,7 @@ from cheapspec.core.ports import (
     Decoder,
     Drafter,
     DraftPiece,
+    Identity,
     NextToken,
     NoDraft,
     Score,
@@ -247,7 +248,7 @@ class _WithoutIds:
     inner: Decoder[TargetPiece]
 
     def feed(self, data: bytes) -> list[TargetPiece]:
-        return [replace(piece, ids=None) for piece in self.inner.feed(data)]
+        return [replace(piece, ids=None, identity=Identity("another-id", "toy")) for piece in self.inner.feed(data)]
 
     def close(self) -> list[TargetPiece]:
         return self.inner.close()

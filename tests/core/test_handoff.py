@@ -188,6 +188,12 @@ def test_b27_what_the_target_says_again_is_said_once(echo: str, split: int) -> N
     assert outcome.text == REPLY
 
 
+def test_one_identity_goes_through_the_whole_reply() -> None:
+    """The scoring call named it; what the continuing call calls itself is another call's name."""
+    outcome = handed(REPLY, "The capital of", target=TextTarget(pinned(REPLY)))
+    assert outcome.tally.identity.id == "scripted-1"
+
+
 def test_b27a_a_target_that_takes_no_prefill_and_nothing_has_reached_the_caller() -> None:
     """The refusal is final for this request: it goes direct, and the scoring call stays counted."""
     reply = HttpReply(400, b'{"error": {"message": "must end with a user message"}}')
