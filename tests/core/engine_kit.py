@@ -110,6 +110,7 @@ class Books:
             reply = self.answer(start)
         if callable(reply):
             reply = reply(self.answer(start))
+        assert reply is not None
         if not isinstance(reply, HttpReply | Broke):
             reply = list(reply)
         if start.request.billed:

@@ -15,7 +15,7 @@ from engine_kit import Books, Proposing, Ran, alone, asked, cut_stream, job, ran
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cheapspec.core.effects import Broke, Cancelled, HttpReply, Note, Start, WaitAny
+from cheapspec.core.effects import Answered, Broke, Cancelled, Closed, HttpReply, Note, Opened, Received, Start, WaitAny
 from cheapspec.core.engine import Policy, run
 from cheapspec.core.money import Prices
 from cheapspec.core.ports import Drafter
@@ -206,8 +206,6 @@ def test_after_the_caller_has_gone_only_notes_follow_and_the_money_is_counted(al
 
 def _leave_at(steps: Any, books: Books, leave: int) -> tuple[bool, list[Note], bool]:
     """Play ``leave`` effects, then send ``Cancelled``. Whether the run was over before, the notes after it."""
-    from cheapspec.testing.scripted import _events  # the driver's own reading of an answer
-
     queues: dict[int, list[Any]] = {}
     told: Any = None
     for _ in range(leave + 1):
@@ -217,7 +215,7 @@ def _leave_at(steps: Any, books: Books, leave: int) -> tuple[bool, list[Note], b
             return True, [], False
         told = None
         if isinstance(effect, Start):
-            queues[effect.call_id] = _events(effect, books(effect))
+            queues[effect.call_id] = _events(effect.call_id, books(effect))
         elif isinstance(effect, WaitAny):
             told = next(queues[call].pop(0) for call in effect.call_ids if queues[call])
     notes: list[Note] = []
@@ -232,6 +230,13 @@ def _leave_at(steps: Any, books: Books, leave: int) -> tuple[bool, list[Note], b
         told = None
     over = not notes  # it had ended with Finish or GoDirect already
     return over, notes, True
+
+
+def _events(call: int, reply: Any) -> list[Any]:
+    """What a driver tells of an answer."""
+    if isinstance(reply, HttpReply):
+        return [Answered(call, reply)]
+    return [Opened(call, 200, {}), *(Received(call, part) for part in reply), Closed(call)]
 
 
 def test_a_target_that_confirms_nothing_is_not_asked_for_ever() -> None:
