@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import memory, overhead
+from benchmarks import engine_round, memory, overhead
 from benchmarks.page import Results, machine, promises, render
 
 __all__ = ["main"]
@@ -38,7 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     streamed = overhead.measure_streamed(100 // part)
     _say("memory …")
     growth = memory.measure(1000 // part, 100_000 // part)
-    results = Results(added, streamed, growth)
+    _say("engine …")
+    engine = engine_round.measure()
+    rounds = {name: times["median"] for name, times in engine["milliseconds_a_round"].items()}
+    results = Results(added, streamed, growth, rounds, engine["draft_tokens"])
     page = render(results, where)
     if asked.out == "-":
         print(page)
