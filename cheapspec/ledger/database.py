@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
@@ -24,10 +24,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from cheapspec.core.books import Cap, Grant, SessionRow, Ticket, Trace
 from cheapspec.core.ports import Call, CallRow, RequestRow
+from cheapspec.core.records import RequestRecord
 from cheapspec.errors import LedgerError
 from cheapspec.ledger.leases import LEASE_SECONDS
+from cheapspec.ledger.money import to_nano
 from cheapspec.ledger.operations import INFO_COUNTS, INFO_SECONDS, INFO_TEXT, Kind, Operation, Reserve
-from cheapspec.ledger.schema import to_nano
+from cheapspec.ledger.reader import read_requests
 from cheapspec.ledger.store import DEFAULT_URL, Store
 from cheapspec.ledger.tickets import WriteTicket
 from cheapspec.ledger.writer import Writer
@@ -37,7 +39,8 @@ __all__ = ["DatabaseLedger", "open_ledger"]
 
 class DatabaseLedger:
     """Implements :class:`~cheapspec.core.ports.Ledger`, :class:`~cheapspec.core.books.Reservations`,
-    :class:`~cheapspec.core.books.SessionBook` and :class:`~cheapspec.core.books.TraceBook`.
+    :class:`~cheapspec.core.books.SessionBook`, :class:`~cheapspec.core.books.TraceBook` and
+    :class:`~cheapspec.core.records.LedgerReader`.
 
     :param url: ``sqlite:///PATH`` or ``postgresql://…`` (extra ``[postgres]``).
     :param store_text: keep prompts and replies too.
@@ -207,6 +210,16 @@ class DatabaseLedger:
             raise LedgerError(f"the ledger {self.url} cannot be read: {error}") from error
         with connection, connection.begin():
             yield connection
+
+    def requests(
+        self, *, since: float | None = None, until: float | None = None, session: str | None = None
+    ) -> Iterator[RequestRecord]:
+        """See :class:`cheapspec.core.records.LedgerReader`. Read as they are asked for, in one view of the tables.
+
+        :raises LedgerError: the store cannot be read.
+        """
+        with self.read() as connection:
+            yield from read_requests(connection, since, until, session)
 
     def close(self, seconds: float = 10.0) -> None:
         """Write what is queued and end the thread. The ledger can be used again."""

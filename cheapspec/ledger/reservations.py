@@ -20,8 +20,9 @@ from sqlalchemy import Dialect, bindparam, select
 
 from cheapspec.core.books import Cap, Grant
 from cheapspec.ledger.budgets import Charged, charge_of
+from cheapspec.ledger.money import from_nano, to_nano
 from cheapspec.ledger.operations import Reserve, Statement, insert_ignoring
-from cheapspec.ledger.schema import budgets, calls, from_nano, reservations, to_nano
+from cheapspec.ledger.schema import budgets, calls, reservations
 
 __all__ = ["DatabaseBudgets"]
 

@@ -2,8 +2,8 @@
 
 Rules
 -----
-* Times are seconds since the epoch, UTC. Money is integer nano-dollars (:func:`to_nano`); ``NULL`` is unknown,
-  never 0. Token counts are the target's tokens.
+* Times are seconds since the epoch, UTC. Money is integer nano-dollars (:mod:`cheapspec.ledger.money`);
+  ``NULL`` is unknown, never 0. Token counts are the target's tokens.
 * A row has an ``owner``, the process that wrote it, and a *lease* while it is open. A live owner renews its
   leases; whoever finds an expired one settles the row (:mod:`cheapspec.ledger.leases`).
 * What a version of the tables looked like is told by :mod:`cheapspec.ledger.migrations`; a test compares the
@@ -13,8 +13,6 @@ Rules
 
 from __future__ import annotations
 
-from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal, InvalidOperation
-
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, MetaData, Table, Text, text
 
 __all__ = [
@@ -23,13 +21,11 @@ __all__ = [
     "capabilities",
     "certificates",
     "estimates",
-    "from_nano",
     "metadata",
     "requests",
     "reservations",
     "schema_version",
     "sessions",
-    "to_nano",
     "traces",
 ]
 
@@ -222,24 +218,3 @@ certificates = Table(
     Column("expires_at", Double),
 )
 """What was promised of a lossy rule, and the audit that it rests on: ``loss_bound`` at confidence ``level``."""
-
-_NANO = Decimal("1e-9")
-_LARGEST = Decimal(2**63 - 1)
-
-
-def to_nano(usd: Decimal | str | None, *, up: bool = False) -> int | None:
-    """Dollars as integer nano-dollars, rounded half to even, or ``up``. ``None`` for what is unknown, not a
-    finite number, or more than 64 bits hold (9.2e9 dollars).
-    """
-    if usd is None:
-        return None
-    try:
-        nano = (Decimal(usd) / _NANO).to_integral_value(ROUND_CEILING if up else ROUND_HALF_EVEN)
-    except InvalidOperation:
-        return None
-    return int(nano) if nano.is_finite() and abs(nano) <= _LARGEST else None
-
-
-def from_nano(nano: int | None) -> Decimal | None:
-    """Nano-dollars as dollars."""
-    return None if nano is None else Decimal(nano) * _NANO
