@@ -21,9 +21,10 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cheapspec.testing.fake_server import FakeServer
 from cheapspec.testing.generation import Sampling, Step, generate
 from cheapspec.testing.toy import ToyModel
-from cheapspec.testing.wire import ClientGone, Connection, Exchange, FakeServer, Frame, Replied
+from cheapspec.testing.wire import ClientGone, Connection, Exchange, Frame, Replied
 
 __all__ = ["FakeDraft"]
 

@@ -25,9 +25,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cheapspec.testing import vllm_wire as wire
+from cheapspec.testing.fake_server import FakeServer
 from cheapspec.testing.generation import Sampling, Step, generate
 from cheapspec.testing.toy import ToyModel, plain
-from cheapspec.testing.wire import Connection, Exchange, FakeServer, Frame, Replied, items, mapping
+from cheapspec.testing.wire import Connection, Exchange, Frame, Replied, items, mapping
 
 __all__ = ["FakeTarget"]
 
@@ -361,7 +362,8 @@ class FakeTarget(FakeServer):
             choice["prompt_token_ids"] = ids if shown_ids and len(written) == 1 else None
             choice["token_ids"] = [step.token] if shown_ids else None
             chunk: dict[str, Any] = {**head, "choices": [choice]}
-            yield {**chunk, "system_fingerprint": wire.FINGERPRINT} if step.finish else chunk
+            last = step.finish and not mapping(body.get("stream_options")).get("include_usage")
+            yield {**chunk, "system_fingerprint": wire.FINGERPRINT} if last else chunk
         async for frame in self._tail(connection, head, len(ids), len(written), cached):
             yield frame
 
@@ -371,7 +373,8 @@ class FakeTarget(FakeServer):
         usage = self._count(connection, prompt, written, cached)
         options: Any = connection.exchange.body.get("stream_options") or {}
         if options.get("include_usage"):
-            yield {**head, "choices": [], "usage": usage}
+            told = {name: value for name, value in usage.items() if value is not None}
+            yield {**head, "choices": [], "usage": told, "system_fingerprint": wire.FINGERPRINT}
         yield "[DONE]"
 
     def _count(self, connection: Connection, prompt: int, written: int, cached: int | None) -> dict[str, Any]:

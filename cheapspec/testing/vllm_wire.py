@@ -58,6 +58,7 @@ def _listed(model: ToyModel, values: Sequence[float], token: int, count: int) ->
 def prompt_logprobs(model: ToyModel, ids: Sequence[int], count: int) -> list[Position]:
     """One entry a prompt token."""
     positions: list[Position] = [None]
+    pending = _open_bytes(model.vocabulary[ids[0]]) if ids else b""
     for index in range(1, len(ids)):
         values = model.logprobs(ids[:index])
         positions.append(
@@ -65,12 +66,35 @@ def prompt_logprobs(model: ToyModel, ids: Sequence[int], count: int) -> list[Pos
                 str(token): {
                     "logprob": values[token],
                     "rank": sum(value >= values[token] for value in values),
-                    "decoded_token": model.decode([token]),
+                    "decoded_token": _decoded(model, pending, token),
                 }
                 for token in _listed(model, values, ids[index], count)
             }
         )
+        pending = _open_bytes(pending + model.vocabulary[ids[index]])
     return positions
+
+
+def _decoded(model: ToyModel, pending: bytes, token: int) -> str:
+    """A token's text as vLLM shows it in a prompt: a part of a character is empty, and the token that
+    completes the character shows it whole.
+    """
+    alone = model.decode([token])
+    if not alone.endswith("\ufffd"):
+        return alone
+    whole = (pending + model.vocabulary[token]).decode(errors="replace")
+    return "" if "\ufffd" in whole else whole
+
+
+def _open_bytes(data: bytes) -> bytes:
+    """The bytes at the end that are the beginning of a character."""
+    for length in range(1, min(3, len(data)) + 1):
+        try:
+            data[-length:].decode()
+        except UnicodeDecodeError as error:
+            if error.reason == "unexpected end of data" and error.start == 0:
+                return data[-length:]
+    return b""
 
 
 def _name(model: ToyModel, token: int, as_id: bool) -> str:

@@ -1,39 +1,32 @@
-"""A stand-in HTTP server that writes down every request and can be told to misbehave.
+"""One request at a stand-in server: what came in, what went out, and what may go wrong on the way.
 
 Rules
 -----
-* Every request becomes an :class:`Exchange` in ``server.requests``, in order of arrival: what came in,
-  what went out, and whether and when the client hung up before its reply was whole.
+* An :class:`Exchange` is the record of a request: what came in, what went out, and whether and when the
+  client hung up before its reply was whole.
 * A hang-up is noticed at once, also before the first byte of the reply: whatever the handler waits for,
   it waits for through :meth:`Connection.wait`, which a hang-up ends.
-* A reply is made in three steps, and a fault (:mod:`cheapspec.testing.faults`) may take part in each:
-  before anything is done, on the reply's JSON, on the frames of a streamed reply.
-* Faults are planned by purpose (``"score"``, ``"continue"``, ``"direct"``, …), path or function; the
-  first rule that matches and is not used up applies.
+* A reply is made in three steps, and a fault (:class:`Action`) may take part in each: before anything is
+  done, on the reply's JSON, on the frames of a streamed reply.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
-import traceback
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self, TypeGuard
+from dataclasses import dataclass
+from typing import Any, TypeGuard
 
-from cheapspec.testing.server import ABORT, Server, serve
+from cheapspec.testing.server import ABORT
 
 __all__ = [
     "Action",
     "ClientGone",
     "Connection",
     "Exchange",
-    "FakeServer",
     "Frame",
     "Match",
     "Replied",
@@ -224,121 +217,6 @@ class Connection:
         await self.write(b"", last=True)
 
 
-@dataclass
-class FakeServer:
-    """A stand-in server on a free port of the loopback interface; a context manager.
-
-    ``latency``: seconds before the first byte of a reply that costs model work. ``token_seconds``:
-    seconds a generated token takes.
-    """
-
-    latency: float = 0.0
-    token_seconds: float = 0.0
-    requests: list[Exchange] = field(default_factory=list[Exchange], init=False)
-    _rules: list[Rule] = field(default_factory=list[Rule], init=False, repr=False)
-    _server: Server | None = field(default=None, init=False, repr=False)
-    _serving: AbstractContextManager[Server] | None = field(default=None, init=False, repr=False)
-    _errors: list[Exception] = field(default_factory=list[Exception], init=False, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
-
-    def __enter__(self) -> Self:
-        self._serving = serve(self._app)
-        self._server = self._serving.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._serving is not None:
-            self._serving.__exit__(kind, value, trace)
-        for error in self._errors:  # a fault of the stand-in itself must not pass for one of the server it plays
-            if value is None:
-                raise error
-            value.add_note("the stand-in server failed:\n" + "".join(traceback.format_exception(error)))
-
-    @property
-    def url(self) -> str:
-        """The server's root, without a trailing slash. Raises :class:`RuntimeError` outside its block."""
-        if self._server is None:
-            raise RuntimeError(f"{type(self).__name__} serves inside its with block only")
-        return self._server.url
-
-    @property
-    def connections_opened(self) -> int:
-        """How many TCP connections clients have opened so far."""
-        return self._server.connections_opened if self._server else 0
-
-    def plan(self, match: Match, *actions: Action, times: int | None = None, after: int = 0) -> Rule:
-        """Misbehave on matching requests: ``"any"``, a purpose, the end of a path, or a function."""
-        rule = Rule(match, actions, times, after)
-        with self._lock:
-            self._rules.append(rule)
-        return rule
-
-    def clear(self) -> None:
-        """Forget planned faults and recorded requests."""
-        with self._lock:
-            self._rules.clear()
-            self.requests.clear()
-
-    def of(self, *purposes: str) -> list[Exchange]:
-        """The recorded requests of these purposes."""
-        return [exchange for exchange in list(self.requests) if exchange.purpose in purposes]
-
-    def wait_for(self, condition: Callable[[], bool], seconds: float = 2.0) -> bool:
-        """Poll until ``condition`` holds, at most ``seconds``; what it said last."""
-        until = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > until:
-                return condition()
-            time.sleep(0.01)
-        return True
-
-    # --- for subclasses ----------------------------------------------------------------------
-
-    def purpose(self, exchange: Exchange) -> str:
-        """What a request is for."""
-        raise NotImplementedError
-
-    async def handle(self, connection: Connection) -> None:
-        """Answer a request."""
-        raise NotImplementedError
-
-    # --- ASGI --------------------------------------------------------------------------------
-
-    async def _app(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            await _lifespan(receive, send)
-            return
-        content = b""
-        more = True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            content += message.get("body", b"")
-            more = message.get("more_body", False)
-        exchange = _read(scope, content)
-        exchange.purpose = self.purpose(exchange)
-        connection = Connection(exchange, scope, receive, send)
-        with self._lock:
-            self.requests.append(exchange)
-            rule = next((rule for rule in self._rules if rule.applies(exchange)), None)
-        connection.actions = rule.actions if rule else ()
-        watching = asyncio.ensure_future(connection.watch())
-        try:
-            for action in connection.actions:
-                await action.before(connection)
-            await self.handle(connection)
-        except (ClientGone, Replied):
-            pass
-        except Exception as error:
-            self._errors.append(error)
-            raise
-        finally:
-            watching.cancel()
-
-
 def items(value: Any) -> list[Any]:
     """A JSON list, or an empty one for anything else."""
     return value if _is_list(value) else []
@@ -355,28 +233,3 @@ def _is_list(value: Any) -> TypeGuard[list[Any]]:
 
 def _is_mapping(value: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict)
-
-
-async def _lifespan(receive: Any, send: Any) -> None:
-    while True:
-        message = await receive()
-        await send({"type": message["type"] + ".complete"})
-        if message["type"] == "lifespan.shutdown":
-            return
-
-
-def _read(scope: Any, content: bytes) -> Exchange:
-    try:
-        body: Any = json.loads(content) if content else {}
-    except ValueError:
-        body = {}
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-    return Exchange(
-        method=scope["method"],
-        path=scope["path"],
-        query=scope["query_string"].decode("latin-1"),
-        headers=headers,
-        content=content,
-        body=mapping(body),
-        at=time.monotonic(),
-    )

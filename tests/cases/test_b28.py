@@ -52,7 +52,7 @@ def test_b28_text_is_cut_at_a_safe_edge_only(prefix: str, rest: str, text_pair: 
 @pytest.mark.parametrize("words", [["a", "b", " "], [" wor", "Hel", "lo", " in P"]], ids=["bytes", "other-words"])
 def test_b28_tokenizers_need_not_agree(words: list[str], any_pair: Pair) -> None:
     """A draft model with another vocabulary drafts text; the target's tokens are the target's own, and count."""
-    reply = "Hello world, one in Paris: 1234."
+    reply = "Hello world, é in Paris: 1234."
     any_pair.draft.model = ToyModel(9, words=words)
     any_pair.says(reply)
     outcome = any_pair.ask()
