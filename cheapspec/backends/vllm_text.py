@@ -8,7 +8,9 @@
    draft and reply back character by character. A token that straddles the seam proves nothing about
    either side, a tail that does not match (a closed turn, a trimming template, thoughts put in between)
    proves nothing at all.
-3. The tokens before the reply must stay the same from round to round.
+3. The tokens before the reply must stay the same from round to round, and so must those of the reply: text
+   is tokenized anew each time, and a target that wrote two line ends as one token goes on otherwise when it
+   is shown two (vLLM 0.32 with SmolLM2, November 2026). Where they change, the target goes on by itself.
 4. Whitespace at the end is never sent: templates and providers trim or refuse it.
 5. A continuation starts at an edge that the engine chose (:func:`cheapspec.core.text.safe_cut`).
 """
@@ -68,12 +70,23 @@ _NOT_FOR_SCORING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """What earlier replies showed: the ids before the reply's first token, and the offsets in the reply
-    at which its tokens end (those that end inside a character with the end of that character).
+    """What earlier replies showed: the ids before the reply's first token, the offsets in the reply at which
+    its tokens end (those that end inside a character with the end of that character), and its ids
+    (``None``: not known).
     """
 
     prompt: tuple[int, ...]
     ends: tuple[int, ...] = ()
+    reply: tuple[int | None, ...] = ()
+
+    def stands(self, found: Sequence[Listed | None]) -> bool:
+        """Whether the reply's tokens, as they stand in a scored prompt, are the verified ones."""
+        if not self.reply:
+            return True
+        pairs = zip(self.reply, found, strict=False)
+        return len(found) == len(self.reply) and all(
+            known is None or (given is not None and given.token_id == known) for known, given in pairs
+        )
 
     def tokens_until(self, offset: int) -> int | None:
         """How many reply tokens lie before an offset; ``None`` where that is not known."""
@@ -103,7 +116,7 @@ def score(memory: TokenMemory, request: Request, context: Context, draft: str) -
         sent = sent.rstrip()
     part = sent[len(context.text) :]
     if not part.strip():
-        return Unusable("cannot_score", "only whitespace to score")
+        return Unusable("cannot_score", "only whitespace to score", continues=True)
     body = {key: value for key, value in _with_reply(request, sent).items() if key not in _NOT_FOR_SCORING}
     body |= {**NEUTRAL_SAMPLING, "max_tokens": 1, "prompt_logprobs": 1, "return_token_ids": True}
     path = "chat/completions" if request.kind == "chat" else "completions"
@@ -131,11 +144,13 @@ def _read(
     if found is None:
         closed = _closed("".join(surfaces), context.text + draft, request)
         detail = "the server closed the turn" if closed else "the scored tokens do not end in the reply and the draft"
-        return Unusable("cannot_score", detail, lasting=closed)
+        return Unusable("cannot_score", detail, lasting=closed, continues=not closed)
     reply_at, draft_at = found
     ids_before = tuple(given.token_id if given is not None else -1 for given in prompt[1:reply_at])
     if isinstance(context.extra, _Shown) and context.extra.prompt != ids_before:
         return Unusable("cannot_score", "the prompt's tokens changed between two rounds")
+    if isinstance(context.extra, _Shown) and not context.extra.stands(prompt[reply_at:draft_at]):
+        return Unusable("cannot_score", "the reply's text tokenizes otherwise than it was written", continues=True)
     tail = surfaces[draft_at:]
     ends = align(tail, draft)
     if ends is None:
@@ -222,14 +237,16 @@ def advance(
         text, tokens = text + follow.text, context.tokens + accepted + 1
     known = context.prompt_tokens if context.prompt_tokens is not None else score.prompt_tokens
     shown = score.extra if isinstance(score.extra, _Shown) else _Shown(())
-    earlier = context.extra.ends if isinstance(context.extra, _Shown) else ()
-    base, last, ends = len(context.text), len(text), list(earlier)
+    earlier = context.extra if isinstance(context.extra, _Shown) else _Shown((), (), (None,) * context.tokens)
+    written = [*(token.token_id for token in score.tokens[:accepted]), follow.token_id if follow else None]
+    ids = (*earlier.reply, *written[: tokens - context.tokens])
+    base, last, ends = len(context.text), len(text), list(earlier.ends)
     for index in range(tokens - context.tokens):
         end = score.ends[index] if index < accepted else None
         ends.append(last if end is None else base + end)
     for index in range(len(ends) - 2, -1, -1):
         ends[index] = min(ends[index], ends[index + 1])
-    return Context(known, text, tokens, None, replace(shown, ends=tuple(ends)))
+    return Context(known, text, tokens, None, replace(shown, ends=tuple(ends), reply=ids))
 
 
 def continue_(request: Request, context: Context, max_tokens: int | None) -> Streaming[TargetPiece]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Generic, Protocol, TypeVar
 
 from cheapspec.core.acceptance import Alternative, DraftToken, TargetLogprob
@@ -31,6 +32,7 @@ __all__ = [
     "Ledger",
     "NextToken",
     "NoDraft",
+    "Permit",
     "PriceSource",
     "RequestRow",
     "Score",
@@ -136,8 +138,9 @@ class Unusable:
     """A target's reply gives no evidence. Nothing of it may count as accepted.
 
     ``reason``: a reason of INTERFACE's list (``cannot_score``, ``reasoning``, …). ``lasting``: the
-    endpoint will not do better next time, so do not ask (and pay) again. ``error``: the server's own
-    status when it answered with one.
+    endpoint will not do better next time, so do not ask (and pay) again. ``status``: the server's own
+    when it answered with an error. ``continues``: this draft cannot be judged, but nothing is wrong with what
+    was verified before, so the target may go on from there.
     """
 
     reason: str
@@ -145,6 +148,7 @@ class Unusable:
     lasting: bool = False
     status: int | None = None
     retryable: bool = False
+    continues: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +284,14 @@ class Target(Protocol):
 
 
 # --- money and books ---------------------------------------------------------------------------
+
+
+class Permit(Protocol):
+    """Whether a step's worst case may be risked (:mod:`cheapspec.core.allowance`, bound to one request)."""
+
+    def admit(self, worst: Decimal) -> bool:
+        """Reserve these dollars, if the allowance bears them. Returns at once, never raises."""
+        ...
 
 
 class PriceSource(Protocol):

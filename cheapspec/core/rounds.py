@@ -4,7 +4,8 @@ Rules
 -----
 * A score without a real distribution, without a usable number at its first token, or that does not fit
   what was sent is *unverified*: nothing of it is accepted. While nothing has reached the caller the
-  request then goes direct, after that the target goes on by itself.
+  request then goes direct, after that the target goes on by itself; so it does, too, from a verified reply
+  that is not in doubt.
 * After the accepted tokens comes one token of the target's own: the correction (its scored alternative)
   or, when all hold, the bonus token it generated. A correction that cannot be text by itself (a special
   token, part of a character) is left to the hand-off: a new draft would only meet it again.
@@ -149,7 +150,7 @@ def note_unusable(why: Unusable) -> Note:
 def _unverified(turn: Turn, why: Unusable, tokens: int) -> Steps[Unusable | None]:
     turn.tally.unverified_tokens += tokens
     yield note_unusable(why)
-    if not turn.restartable():
+    if not turn.restartable() or (why.continues and turn.context.text):
         return why
     yield GoDirect(why.reason, why.detail)
     return None

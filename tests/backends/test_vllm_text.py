@@ -104,6 +104,18 @@ def test_a_prompt_that_changes_between_rounds_is_no_evidence() -> None:
     assert isinstance(changed, Unusable)
 
 
+def test_a_reply_that_tokenizes_otherwise_than_it_was_written_is_continued() -> None:
+    """Same text, other tokens: the target would be judged in a place where it never was. What was verified stands."""
+    target = VllmTarget(route="text")
+    first, _ = run(target.score(REQUEST, Context(), ANSWER), recorded("vllm/live_chat_score"))
+    assert isinstance(first, Score)
+    written = NextToken(" is", 99999)  # the target's own token, which is not the one that its text alone gives
+    context, _ = run(target.advance(REQUEST, Context(), ANSWER, first, 2, written))
+    assert isinstance(context, Context) and context.text == "The answer is" and context.tokens == 3
+    score, _ = run(target.score(REQUEST, context, " 5 漢."), recorded("vllm/live_chat_score"))
+    assert isinstance(score, Unusable) and score.continues and not score.lasting
+
+
 def test_b25_listed_tokens_without_ids_are_taken_in_order() -> None:
     """A gateway that drops prompt_token_ids leaves vLLM's own order: the given token first."""
     body = recorded_body()

@@ -387,6 +387,19 @@ def test_what_is_no_evidence_is_never_accepted(name: str, stream: bool) -> None:
     assert [note.data["reason"] for note in late.played.notes if note.kind == "unusable"] == ["cannot_score"]
 
 
+@pytest.mark.parametrize("since", [0, 1])
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_draft_that_cannot_be_judged_leaves_what_was_verified(since: int, stream: bool) -> None:
+    """Where nothing is wrong with the verified reply the target goes on from it: cheaper than to begin again."""
+    unfit = Unusable("cannot_score", "a token stands across the seam", continues=True)
+    model = pinned(REPLY)
+    outcome = ran(asked(stream=stream), model, target=Bent(model, bend=lambda score: unfit, since=since))
+    if since:
+        assert outcome.end == alone(model, asked()) and outcome.played.purposes()[-1] == "continue"
+    else:
+        assert outcome.played.direct is not None and not outcome.text
+
+
 def test_b20_accepted_up_to_the_first_unusable_number() -> None:
     """What stands before it holds; the target writes on from there."""
 
