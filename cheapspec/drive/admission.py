@@ -63,17 +63,22 @@ def decide(runtime: Runtime, request: httpx2.Request) -> Passed | Admitted | Ref
     own = without_our_keys(request, headed=bool(headers), body=body)
     try:
         settings = runtime.read_settings(headers, {})
-        if not settings.enabled:
-            return Passed(request_id, settings, "bypass", "disabled", own)
+        perhaps = "disable" in headers and b'"cheapspec"' in (body or b"")  # its body may say otherwise, and wins
+        if not settings.enabled and not perhaps:
+            return _unread(request_id, settings, own, "disabled", body=body)
         if body is None:
             return Passed(request_id, settings, "bypass", "other_route", own, "a streamed request body")
-        parsed = admit(request.method, request.url.path, request.headers, body)
+        parsed = admit(request.method, request.url.path, {}, body)
         if isinstance(parsed, Request) and parsed.options:
             settings = runtime.read_settings(headers, parsed.options)
     except SettingsError as error:
         return Refused(request_id, str(error))
     if isinstance(parsed, Bypass):
-        return _bypassed(runtime, request_id, settings, own, parsed, body)
+        if not settings.enabled:
+            return _unread(request_id, settings, own, "disabled", body=body)
+        if parsed.reason == "responses_api":
+            runtime.warn("responses_api", "client.responses is passed through: cheapspec does not speculate on it")
+        return _unread(request_id, settings, own, parsed.reason, parsed.detail, body)
     passed = Passed(
         request_id,
         settings,
@@ -87,15 +92,14 @@ def decide(runtime: Runtime, request: httpx2.Request) -> Passed | Admitted | Ref
     return _considered(runtime, passed, parsed)
 
 
-def _bypassed(
-    runtime: Runtime, request_id: str, settings: Settings, own: httpx2.Request, why: Bypass, body: bytes
+def _unread(
+    request_id: str, settings: Settings, own: httpx2.Request, reason: str, detail: str = "", body: bytes | None = None
 ) -> Passed:
-    if why.reason in ("other_route", "responses_api"):
-        if why.reason == "responses_api":
-            runtime.warn("responses_api", "client.responses is passed through: cheapspec does not speculate on it")
-        return Passed(request_id, settings, "bypass", why.reason, own, why.detail)
-    kind = "chat" if own.url.path.rstrip("/").endswith("/chat/completions") else "completion"
-    return Passed(request_id, settings, "bypass", why.reason, own, why.detail, kind=kind, model=model_name(body))
+    """A bypass. Only what is cheap is told of it: whether its reply is a completion, and the model's name."""
+    path = own.url.path.rstrip("/")
+    kind = "chat" if path.endswith("/chat/completions") else "completion" if path.endswith("/completions") else ""
+    model = model_name(body) if kind and body else ""
+    return Passed(request_id, settings, "bypass", reason, own, detail, kind=kind, model=model)
 
 
 def _considered(runtime: Runtime, passed: Passed, parsed: Request) -> Passed | Admitted:

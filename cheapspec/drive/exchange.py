@@ -28,6 +28,7 @@ from cheapspec.drive.policy import Attempts
 from cheapspec.drive.probing import probing
 from cheapspec.drive.replies import Writer, refusal, response_headers
 from cheapspec.drive.runtime import Runtime
+from cheapspec.drive.urls import streams
 
 __all__ = ["Exchange", "Spoken"]
 
@@ -61,7 +62,7 @@ class Exchange:
         passed = self._decided.passed if isinstance(self._decided, Admitted) else self._decided
         self.request_id = passed.request_id
         if stream is None:
-            self._stream = passed.parsed.stream if passed.parsed is not None else True
+            self._stream = passed.parsed.stream if passed.parsed is not None else not passed.kind or streams(request)
         self._books = Books(runtime, passed, stream=self._stream)
         if isinstance(self._decided, Admitted):
             self._attempts = Attempts(max_retries)

@@ -122,6 +122,11 @@ class InfoTable:
         with self._lock:
             return self._rows.get(name)
 
+    def clear(self) -> None:
+        """Forget everything (tests)."""
+        with self._lock:
+            self._rows.clear()
+
     def renew_locks(self) -> None:
         """After a fork, in the child."""
         self._lock = threading.RLock()

@@ -27,6 +27,7 @@ __all__ = [
     "draft_url",
     "model_name",
     "our_headers",
+    "streams",
     "target_request",
     "unmarked",
     "without_our_keys",
@@ -34,6 +35,7 @@ __all__ = [
 
 _PREFIX = b"x-cheapspec-"
 _MODEL = re.compile(rb'"model"\s*:\s*"((?:[^"\\]|\\.)*)"')
+_STREAM = re.compile(rb'"stream"\s*:\s*true')
 _CANNOT_SCORE = frozenset(
     {
         "api.openai.com",
@@ -148,6 +150,14 @@ def _without_our_key(body: bytes) -> bytes | None:
         return json.dumps(parsed, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can carry
         return json.dumps(parsed, separators=(",", ":")).encode()
+
+
+def streams(request: httpx2.Request) -> bool:
+    """Whether a completion's body asks for a stream, read without parsing it all; yes when it cannot be read."""
+    try:
+        return _STREAM.search(request.content) is not None
+    except httpx2.RequestNotRead:
+        return True
 
 
 def model_name(body: bytes) -> str:

@@ -1,0 +1,30 @@
+"""Servers and clients for the tests of the Python doors; see :mod:`doorway`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from doorway import Doorway, doorway
+
+from cheapspec.drive.state import infos, targets
+
+
+@pytest.fixture(autouse=True)
+def forget() -> None:
+    """A port or a reply's id may come again: what is known of them does not outlive a test."""
+    targets.clear()
+    infos.clear()
+
+
+@pytest.fixture(params=["sync", "async"])
+def door(request: pytest.FixtureRequest) -> str:
+    """Which client."""
+    return str(request.param)
+
+
+@pytest.fixture
+def way(door: str) -> Iterator[Doorway]:
+    """A target, a draft host, and the client of this door."""
+    with doorway(door) as made:
+        yield made

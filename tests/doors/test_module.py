@@ -1,0 +1,80 @@
+"""``import cheapspec as openai``: names, settings and the module-level client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import openai
+import pytest
+from doorway import ANSWER, ASKED, Doorway, doorway
+
+import cheapspec
+
+
+@pytest.fixture
+def module() -> Iterator[Doorway]:
+    """The module's own client is made anew and forgotten again."""
+    with doorway("sync") as way:
+        openai._reset_client()
+        kept = {name: getattr(openai, name) for name in ("api_key", "base_url", "http_client", "max_retries")}
+        try:
+            yield way
+        finally:
+            for name, value in kept.items():
+                setattr(openai, name, value)
+            openai._reset_client()
+
+
+def test_every_public_name_is_forwarded() -> None:
+    """What openai has, cheapspec has: ours where we have one of that name, else openai's own object."""
+    ours = set(cheapspec.__all__)
+    for name in [
+        *openai.__all__,
+        "chat",
+        "BadRequestError",
+        "types",
+        "NOT_GIVEN",
+        "resources",
+        "pydantic_function_tool",
+    ]:
+        if name.startswith("__"):
+            continue
+        value = getattr(cheapspec, name)
+        assert name in ours or name == "chat" or value is getattr(openai, name)
+
+
+def test_names_can_be_imported() -> None:
+    """``from cheapspec import …`` works for names that are openai's."""
+    from cheapspec import NOT_GIVEN, BadRequestError, types
+
+    assert (BadRequestError, NOT_GIVEN, types) == (openai.BadRequestError, openai.NOT_GIVEN, openai.types)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    """The message names the module that was asked."""
+    with pytest.raises(AttributeError, match="module 'cheapspec' has no attribute 'chatt'"):
+        _ = cheapspec.chatt  # type: ignore[attr-defined]
+
+
+def test_module_level_settings_and_client(module: Doorway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings assigned to the module are openai's; ``cheapspec.chat`` speculates with them."""
+    monkeypatch.setenv("CHEAPSPEC_DRAFT", "ollama:toy:latest")
+    monkeypatch.setenv("CHEAPSPEC_DRAFT_URL", module.draft.url)
+    http = module.http()
+    cheapspec.api_key = "module-key"  # type: ignore[attr-defined]
+    base_url = f"{module.target.base_url}/"  # openai's module-level setting is joined as it stands
+    cheapspec.base_url = base_url  # type: ignore[attr-defined]
+    cheapspec.http_client = http  # type: ignore[attr-defined]
+    assert (openai.api_key, openai.base_url) == ("module-key", base_url)
+    chat = cheapspec.chat  # type: ignore[attr-defined]
+    reply = chat.completions.create(**ASKED)
+    assert reply.choices[0].message.content == ANSWER
+    told = cheapspec.info(reply)
+    assert told is not None
+    assert told.reason == "price_unknown"
+    assert module.target.requests[0].headers["authorization"] == "Bearer module-key"
+    assert cheapspec.chat.completions._client is chat.completions._client  # type: ignore[attr-defined]
+    openai.api_key = "another"
+    cheapspec.chat.completions.create(**ASKED)  # type: ignore[attr-defined]
+    assert module.target.requests[-1].headers["authorization"] == "Bearer another"
+    http.close()
