@@ -29,7 +29,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-__all__ = ["Allowance", "Hold"]
+from cheapspec.core.money import Prices
+
+__all__ = ["Allowance", "Hold", "worst_case"]
 
 _CAP = 10  # times the seed
 
@@ -97,3 +99,17 @@ class Allowance:
         while len(self._accounts) > self._limit:
             self._accounts.popitem(last=False)
         return account
+
+
+def worst_case(prices: Prices, context_tokens: int, draft_tokens: int, *, first: bool, forced: bool = False) -> Decimal:
+    """Dollars that scoring ``draft_tokens`` after ``context_tokens`` may cost on top of the baseline.
+
+    Everything is read uncached and written to the cache at its surcharge; one token is generated; the call may
+    have to be paid twice. ``first``: the hand-off, which reads it all again, is counted once, with the first
+    round. ``forced``: the target generates the draft, at output price.
+    """
+    per_input = max(prices.input, prices.cache_write or prices.input) / 1_000_000
+    per_output = prices.output / 1_000_000
+    read = (context_tokens + draft_tokens + 1) * per_input
+    scoring = read + per_output * (draft_tokens + 1 if forced else 1) + prices.request
+    return 2 * scoring + (read + prices.request if first else draft_tokens * per_input)

@@ -24,19 +24,23 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
+from cheapspec.core.allowance import worst_case
 from cheapspec.core.calls import OpTask, Steps
 from cheapspec.core.drafting import Draft, Drafting
 from cheapspec.core.effects import Cancelled, Effect, Event, Finish, GoDirect, Note, Side
 from cheapspec.core.handoff import hand_off
 from cheapspec.core.money import Prices
 from cheapspec.core.planner import ContextPrices, Decision, plan
-from cheapspec.core.ports import Context, Drafter, NoDraft, Target, Unusable
+from cheapspec.core.ports import Context, Drafter, NoDraft, Permit, Target, Unusable
 from cheapspec.core.request import Request
 from cheapspec.core.rounds import note_unusable, verify_round
 from cheapspec.core.tally import Tally
 from cheapspec.core.turn import Turn
 
 __all__ = ["Job", "Policy", "Run", "run"]
+
+_BYTES_A_TOKEN, _TOKENS_A_MESSAGE = 3, 8
+"""On the long side: English has four to five bytes a token, a chat template some four tokens a message."""
 
 Run = Generator[Effect, Event | None, None]
 
@@ -70,6 +74,7 @@ class Job:
     prices: Prices | None = None
     context_prices: ContextPrices = field(default_factory=ContextPrices)
     at: float = 0.0
+    permit: Permit | None = None
 
 
 def run(job: Job) -> Run:
@@ -129,6 +134,11 @@ class _Engine:
                 return
             if decision.action != "score":
                 break
+            if not self._permitted(decision.draft_tokens):
+                if self.tally.rounds == 0:
+                    yield GoDirect("allowance", "speculation has used up what it may lose")
+                    return
+                break
             rest = yield from verify_round(self.turn, self.target, draft, decision.draft_tokens, self.policy.tie_nats)
             if rest is None:
                 return
@@ -183,11 +193,10 @@ class _Engine:
     # --- planning --------------------------------------------------------------------------
 
     def _decide(self, draft: Draft) -> Decision:
-        context = self.turn.context
         return plan(
             self.tally.rounds,
             self.job.prices,
-            (context.prompt_tokens or 0) + context.tokens,
+            self._context_tokens(),
             self.job.context_prices,
             draft.tokens,
             finished=draft.end == "stop",
@@ -197,6 +206,27 @@ class _Engine:
             simulate_scoring=self.policy.simulate_scoring,
             fixed=self.policy.draft_tokens,
         )
+
+    def _permitted(self, draft_tokens: int) -> bool:
+        """Can the allowance bear this step's worst case? With a fixed K, or without a price, nobody asks it."""
+        permit, prices = self.job.permit, self.job.prices
+        if permit is None or prices is None or self.policy.draft_tokens is not None:
+            return True
+        forced = self.target.can_force and not self.policy.simulate_scoring
+        first, context = self.tally.rounds == 0, self._context_tokens()
+        return permit.admit(worst_case(prices, context, draft_tokens, first=first, forced=forced))
+
+    def _context_tokens(self) -> int:
+        """Prompt and verified reply. A text route tells the prompt's length only with its first score: until
+        then it is estimated on the long side, since a context that is taken for short flatters the plan.
+        """
+        context = self.turn.context
+        known = context.prompt_tokens
+        return (self._prompt_estimate() if known is None else known) + context.tokens
+
+    def _prompt_estimate(self) -> int:
+        texts = [self.request.prompt or "", *(str(message.get("content", "")) for message in self.request.messages)]
+        return sum(len(text.encode()) // _BYTES_A_TOKEN + _TOKENS_A_MESSAGE for text in texts)
 
     def _worth_drafting(self) -> bool:
         """Would even a draft that is sure to hold pay for another round?"""

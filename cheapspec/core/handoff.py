@@ -13,6 +13,8 @@ Rules
   where text and token ids of that are known to agree, as long as the driver allows another call and the
   calls get on. With stop strings they never agree: servers hold text back that may be the start of one.
   A stream that lacks only its end sign is whole.
+* Where nothing at all was verified there is nothing to hand off: the request goes direct (it costs the same,
+  and a first token that is no text, such as the opening of thoughts, is the chat route's to read).
 * Trouble before anything reached the caller means: go direct. After that the reply breaks off.
 """
 
@@ -66,13 +68,14 @@ class _Seam:
 
 def hand_off(turn: Turn, target: Target) -> Steps[None]:
     """Ends the reply, or goes direct where nothing was shown and the target does not continue."""
-    started = turn.calls.now
+    if turn.context.tokens == 0 and turn.restartable():
+        yield GoDirect("rejected", "the target would have begun with another token, which cannot be shown by itself")
+        return
     lost = turn.retreat() if turn.context.ids is None else ""
     fruitless = 0
     while True:
         before = turn.context.tokens
         trouble = yield from _Relay(turn, target, lost).run()
-        turn.tally.seconds_handoff = turn.calls.now - started
         if trouble is None:
             return
         fruitless = 0 if turn.context.tokens > before else fruitless + 1
@@ -111,7 +114,7 @@ class _Relay:
         self.trouble: _Trouble | None = None
 
     def run(self) -> Steps[_Trouble | None]:
-        turn = self.turn
+        turn, started = self.turn, self.turn.calls.now
         turn.owe(0, 0)
         streaming = self.target.continue_(self.request, self.base, turn.remaining())
         task = yield from turn.calls.stream(streaming, Side.TARGET)
@@ -124,6 +127,7 @@ class _Relay:
                 yield from turn.calls.step()
                 self._count(task)
         yield from turn.calls.cancel(task)
+        turn.tally.seconds_handoff += turn.calls.now - started
         if not self._over():
             yield from self._say("", last=True)
         yield from turn.book(self.usage)

@@ -1,0 +1,148 @@
+"""The engine and the allowance: no step is taken that could lose more than is allowed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from engine_kit import TextTarget, asked, pinned, ran
+
+from cheapspec.core.allowance import Allowance, Hold, worst_case
+from cheapspec.core.engine import Policy
+from cheapspec.core.money import Prices
+from cheapspec.core.planner import ContextPrices
+from cheapspec.testing.scripted import ScriptedDrafter
+
+REPLY = "The capital of France is Paris and it is big."
+PRICES = Prices(Decimal("0.3"), Decimal("3"), Decimal("0.006"))
+CHEAP = ContextPrices(qs=0.02, qh=0.02)
+PLANNED = Policy()
+
+
+@dataclass
+class Permits:
+    """Admits the first so many steps; remembers what was asked."""
+
+    admitted: int
+    asked: list[Decimal] = field(default_factory=list)
+
+    def admit(self, worst: Decimal) -> bool:
+        self.asked.append(worst)
+        return len(self.asked) <= self.admitted
+
+
+def test_a_request_goes_direct_when_its_first_step_could_lose_too_much() -> None:
+    """Before round one a refusal means: direct, reason ``allowance``, and nothing was paid."""
+    permits = Permits(0)
+    outcome = ran(asked(), pinned(REPLY), policy=PLANNED, prices=PRICES, context_prices=CHEAP, permit=permits)
+    assert outcome.played.direct is not None
+    assert outcome.played.direct.reason == "allowance"
+    assert not outcome.books.billed
+    assert len(permits.asked) == 1
+
+
+def test_a_later_step_that_is_refused_hands_off() -> None:
+    """After round one a refusal means that the target writes the rest; the text is whole all the same."""
+    permits = Permits(1)
+    model = pinned(REPLY)
+    outcome = ran(
+        asked(),
+        model,
+        policy=Policy(max_draft_tokens=4),
+        prices=PRICES,
+        context_prices=CHEAP,
+        permit=permits,
+    )
+    assert outcome.text == REPLY
+    assert outcome.tally.rounds == 1
+    assert outcome.tally.handoff_tokens > 0
+    assert len(permits.asked) == 2
+
+
+def test_a_fixed_length_asks_no_allowance() -> None:
+    """With ``draft_tokens`` planner and allowance are off, as the setting says."""
+    permits = Permits(0)
+    outcome = ran(asked(), pinned(REPLY), policy=Policy(draft_tokens=8), prices=PRICES, permit=permits)
+    assert outcome.text == REPLY
+    assert not permits.asked
+
+
+def test_what_a_step_asks_for_bounds_what_it_loses() -> None:
+    """The worst case of a request covers what it really cost beyond the baseline, whatever the draft was."""
+    for alpha in (0.0, 0.5, 1.0):
+        model = pinned(REPLY)
+        permits = Permits(100)
+        outcome = ran(
+            asked(),
+            model,
+            [ScriptedDrafter(model.twin(alpha))],
+            policy=Policy(max_draft_tokens=4),
+            prices=PRICES,
+            context_prices=CHEAP,
+            permit=permits,
+        )
+        if outcome.played.direct is not None:
+            continue
+        info = outcome.tally.info("r", PRICES, "user")
+        assert info.paid_usd is not None and info.baseline_usd is not None
+        assert info.paid_usd - info.baseline_usd <= sum(permits.asked)
+
+
+def test_the_worst_case_is_dearer_for_a_forced_target_and_for_cache_writes() -> None:
+    """Forcing bills the draft as output; a surcharge on cache writes enters every token that is read."""
+    plain = worst_case(PRICES, 1000, 100, first=True)
+    assert worst_case(PRICES, 1000, 100, first=True, forced=True) > plain
+    surcharged = Prices(PRICES.input, PRICES.output, PRICES.cached_input, cache_write=Decimal("0.375"))
+    assert worst_case(surcharged, 1000, 100, first=True) > plain
+    assert worst_case(PRICES, 1000, 100, first=False) < plain
+    # by hand: twice (1,101 tokens in, one out) and the hand-off's 1,101 once more
+    assert plain == (3 * 1101 * Decimal("0.3") + 2 * Decimal(3)) / 1_000_000
+
+
+def test_an_account_serves_as_the_permit() -> None:
+    """A hold of the allowance, bound to it, is what the engine asks."""
+    allowance = Allowance(Decimal("0.02"), Decimal("0.000001"))
+
+    @dataclass
+    class Bound:
+        hold: Hold
+
+        def admit(self, worst: Decimal) -> bool:
+            return allowance.admit(self.hold, worst)
+
+    outcome = ran(
+        asked(), pinned(REPLY), policy=PLANNED, prices=PRICES, context_prices=CHEAP, permit=Bound(allowance.hold())
+    )
+    assert outcome.played.direct is not None
+    assert outcome.played.direct.reason == "allowance"
+
+
+def test_a_prompt_of_unknown_length_is_estimated_on_the_long_side() -> None:
+    """A text route tells the prompt's tokens only with its first score; planning on none would flatter the draft."""
+    permits = Permits(0)
+    model = pinned(REPLY)
+    ran(
+        asked(),
+        model,
+        target=TextTarget(model),
+        policy=PLANNED,
+        prices=PRICES,
+        context_prices=ContextPrices(),
+        permit=permits,
+    )
+    tokens = len(model.encode(model.render(asked().messages)))
+    assert permits.asked and permits.asked[0] >= worst_case(PRICES, tokens, 1, first=True) / 2
+
+
+def test_the_seconds_of_the_hand_off_are_told() -> None:
+    """The facts of a reply say how long the target wrote by itself."""
+    outcome = ran(
+        asked(),
+        pinned(REPLY),
+        policy=Policy(max_draft_tokens=4),
+        prices=PRICES,
+        permit=Permits(1),
+        context_prices=CHEAP,
+    )
+    assert outcome.tally.handoff_tokens > 0
+    assert outcome.tally.info("r", PRICES, "user").seconds.handoff > 0
