@@ -1,0 +1,6 @@
+"""From the ledger to totals, tables and pages."""
+
+from cheapspec.report.figures import Group, Latency, Lossy, Reason, Report, Sums, Tokens
+from cheapspec.report.totals import make_report, report_of
+
+__all__ = ["Group", "Latency", "Lossy", "Reason", "Report", "Sums", "Tokens", "make_report", "report_of"]
