@@ -8,18 +8,25 @@ Output in the documents is never typed. A block names what it shows, and the scr
 * ``cheapspec …``: the output of that command, run with an empty environment in an empty folder; it must
   exit with status 0 and be the same every time.
 * ``settings``: the table of the keywords of ``Speculation``, from its code.
+* ``agreement``: the planner's table of how often a draft token is accepted; ``plans``: what it decides about
+  the same draft in several situations.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 
+from cheapspec.core.acceptance import DraftToken
+from cheapspec.core.money import Prices
+from cheapspec.core.planner import AGREEMENT, AGREEMENT_CAP, ContextPrices, plan
 from cheapspec.embedded import cache_folder
 from cheapspec.settings import Speculation
 
@@ -46,6 +53,43 @@ def settings() -> str:
     return "\n".join(rows) + "\n"
 
 
+def agreement() -> str:
+    """One column a class of draft probability."""
+    edges = [f"{edge:g}" for edge, _ in AGREEMENT]
+    heads = [f"{low} to {high}" for low, high in zip(edges, [*edges[1:], "1"], strict=True)]
+    shares = [f"{min(share, AGREEMENT_CAP):g}" for _, share in AGREEMENT]
+    rows = [["probability in the draft", *heads], ["---"] * (len(heads) + 1), ["accepted", *shares]]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def plans() -> str:
+    """The planner before round one, on a draft of 64 tokens that ends its turn."""
+    prices = Prices(Decimal("0.40"), Decimal("3.00"), Decimal("0.04"))
+    flat = Prices(Decimal("0.40"), Decimal("0.40"), Decimal("0.04"))
+    sure, unsure = [DraftToken("x", math.log(0.99))] * 64, [DraftToken("x", math.log(0.65))] * 64
+    first, later = "first turn", "later turn, cached for direct"
+    cold, reads, anew = ContextPrices(1.0, 1.0, 0.1), ContextPrices(0.1, 0.1, 0.1), ContextPrices(0.1, 1.0, 0.1)
+    cases = [
+        (100, first, "0.99", sure, "", cold, prices),
+        (2000, first, "0.99", sure, "", cold, prices),
+        (2000, later, "0.99", sure, "reads the cache", reads, prices),
+        (2000, later, "0.99", sure, "computes the prompt anew", anew, prices),
+        (100, first, "0.65", unsure, "", cold, prices),
+        (100, f"{first}, output as dear as input", "0.99", sure, "", cold, flat),
+    ]
+    lines = ["| prompt | draft's probability a token | scoring | decision |", "| --- | --- | --- | --- |"]
+    for tokens, turn, probability, draft, scoring, context, list_ in cases:
+        made = plan(0, list_, tokens, context, draft, finished=True)
+        decided = f"score {made.draft_tokens} tokens" if made.action == "score" else "go direct"
+        expected = (
+            ""
+            if made.expected_gain is None
+            else f", expected gain {made.expected_gain:+.7f}".replace("+", "+$").replace("-", "−$")
+        )
+        lines.append(f"| {tokens:,} tokens, {turn} | {probability} | {scoring} | {decided}{expected} |")
+    return "\n".join(lines) + "\n"
+
+
 def output(command: str) -> str:
     """What a command of ours prints, as a fenced block."""
     executable, *arguments = command.split()
@@ -62,10 +106,13 @@ def output(command: str) -> str:
     return "\n".join(["```text", f"$ {command}", *lines, "```"]) + "\n"
 
 
+TABLES = {"settings": settings, "agreement": agreement, "plans": plans}
+
+
 def generated(what: str) -> str:
     """The inside of the block that names ``what``."""
-    if what == "settings":
-        return settings()
+    if what in TABLES:
+        return TABLES[what]()
     if what.split()[0] == "cheapspec":
         return output(what)
     sys.exit(f"No generated block is called {what!r}; see scripts/docs.py.")
