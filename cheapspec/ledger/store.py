@@ -7,6 +7,7 @@ Rules
 * SQLite runs in WAL mode with ``synchronous=NORMAL``: what was committed survives a killed process, not a
   power cut (https://www.sqlite.org/wal.html, section 3, of 2026-11). PostgreSQL is asked for the same
   promise: ``synchronous_commit=off``.
+* Nothing is pooled: the writer keeps its one connection, a report opens its own.
 * A process's connections are its own: after a fork the child lets go of its parent's without closing them.
 """
 
@@ -66,7 +67,7 @@ class Store:
                 event.listen(engine, "connect", _set_up_sqlite)
                 event.listen(engine, "begin", _begin_reading)
                 return engine
-            engine = create_engine(self.url, pool_pre_ping=True, connect_args={"connect_timeout": int(BUSY_SECONDS)})
+            engine = create_engine(self.url, poolclass=NullPool, connect_args={"connect_timeout": int(BUSY_SECONDS)})
             event.listen(engine, "connect", _set_up_postgresql)
         except ImportError as error:
             raise LedgerError(
@@ -80,18 +81,22 @@ class Store:
 
         :raises LedgerError: the tables were made by a newer version.
         """
-        if self.dialect == "sqlite" and self.url.database:
-            Path(self.url.database).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        connection = self.engine.raw_connection()
-        raw = connection.driver_connection
-        assert raw is not None
+        raw = self.connect_as_is()
         try:
-            connection.detach()  # the pool forgets it: what is left open is the caller's
             migrate(raw, self.dialect)
         except BaseException:
             with contextlib.suppress(Exception):
                 raw.close()
             raise
+        return raw
+
+    def connect_as_is(self) -> Any:
+        """A DBAPI connection to whatever is there. It is the caller's to close."""
+        if self.dialect == "sqlite" and self.url.database:
+            Path(self.url.database).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        connection = self.engine.raw_connection()
+        raw = connection.driver_connection
+        connection.detach()  # the pool forgets it
         return raw
 
     def begin(self, cursor: Any) -> None:

@@ -1,0 +1,120 @@
+"""Numbered migrations: from nothing and from every version there was, to the tables that the queries expect."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import MetaData, inspect
+
+from cheapspec.ledger.database import DatabaseLedger
+from cheapspec.ledger.migrations import LATEST, MIGRATIONS, migrate
+from cheapspec.ledger.schema import metadata
+from cheapspec.ledger.store import Store
+
+SNAPSHOTS = Path(__file__).parents[1] / "data" / "ledger"
+
+
+def described(store: Store) -> dict[str, Any]:
+    """Tables, columns (type's family, nullable), keys and indexes, as the database tells them."""
+    store.connect().close()
+    seen = MetaData()
+    with store.engine.connect() as connection:
+        seen.reflect(connection)
+        inspector = inspect(connection)
+        return {
+            table.name: (
+                {
+                    column.name: (column.type._type_affinity.__name__, column.nullable, column.primary_key)
+                    for column in table.columns
+                },
+                sorted((index["name"], tuple(index["column_names"])) for index in inspector.get_indexes(table.name)),
+            )
+            for table in seen.tables.values()
+        }
+
+
+def expected() -> dict[str, Any]:
+    return {
+        table.name: (
+            {
+                column.name: (column.type._type_affinity.__name__, column.nullable, column.primary_key)
+                for column in table.columns
+            },
+            sorted((str(index.name), tuple(column.name for column in index.columns)) for index in table.indexes),
+        )
+        for table in metadata.tables.values()
+    }
+
+
+def test_the_tables_that_migrations_make_are_those_of_the_schema(url: str) -> None:
+    """Column by column and index by index."""
+    made = described(Store(url))
+    assert made.keys() == expected().keys()
+    for name, table in expected().items():
+        assert made[name] == table, name
+
+
+def test_migrations_are_numbered_without_gaps_and_run_once(url: str) -> None:
+    """A second opening finds them done."""
+    assert [step.version for step in MIGRATIONS] == list(range(1, LATEST + 1))
+    store = Store(url)
+    for found in (0, LATEST):
+        raw = store.connect_as_is()
+        assert migrate(raw, store.dialect) == found
+        cursor = raw.cursor()
+        cursor.execute("SELECT version FROM schema_version ORDER BY version")
+        assert [row[0] for row in cursor.fetchall()] == list(range(1, LATEST + 1))
+        raw.close()
+
+
+def test_a_migration_that_fails_changes_nothing(url: str) -> None:
+    """All steps of an opening stand in one transaction."""
+    store = Store(url)
+    raw = store.connect_as_is()
+    cursor = raw.cursor()
+    cursor.execute("CREATE TABLE certificates (x INTEGER)")  # in the way of the last statement
+    raw.commit()
+    with pytest.raises(store.engine.dialect.loaded_dbapi.Error):
+        migrate(raw, store.dialect)
+    with store.engine.connect() as connection:
+        assert inspect(connection).get_table_names() == ["certificates"]
+    raw.close()
+
+
+def test_a_crowd_that_opens_a_fresh_ledger_migrates_it_once(url: str) -> None:
+    """One does, the others wait and find it done."""
+    failed: list[BaseException] = []
+
+    def connect() -> None:
+        try:
+            Store(url).connect().close()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=connect) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert described(Store(url)).keys() == expected().keys()
+
+
+@pytest.mark.parametrize("version", range(1, LATEST + 1))
+def test_rows_of_every_earlier_version_survive(tmp_path: Path, version: int) -> None:
+    """A ledger as that version left it (a snapshot, never edited) is opened, read and written to."""
+    path = tmp_path / "ledger.db"
+    store = Store(f"sqlite:///{path}")
+    raw = store.connect_as_is()
+    raw.executescript((SNAPSHOTS / f"version_{version}.sql").read_text("utf-8"))
+    raw.close()
+    ledger = DatabaseLedger(f"sqlite:///{path}")
+    kept = {record.row.request_id: record for record in ledger.requests()}
+    assert kept["cs-kept"].info is not None
+    assert kept["cs-kept"].info["paid_usd"] == "0.000412"
+    assert [call.status for call in kept["cs-kept"].calls] == ["ok", "expired"]
+    assert kept["cs-kept"].calls[1].cost_usd is not None
+    ledger.close()
