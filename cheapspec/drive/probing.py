@@ -5,11 +5,13 @@ Never in the path of a request. A billed call is booked, with purpose ``probe``,
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 
 import httpx2
 
+from cheapspec.backends.llamacpp_wire import usage_of
 from cheapspec.backends.probe import Facts
 from cheapspec.core.effects import HttpReply, HttpRequest, Op, Side
 from cheapspec.core.money import charge, format_usd
@@ -23,6 +25,8 @@ from cheapspec.drive.urls import api_base, target_request
 
 __all__ = ["probing"]
 
+log = logging.getLogger("cheapspec")
+
 
 def probing(runtime: Runtime, passed: Passed, probe: Op[Facts]) -> Steps[None]:
     """Carry the probe out; what it found goes to the runtime, and nothing if it was cut short."""
@@ -34,6 +38,8 @@ def probing(runtime: Runtime, passed: Passed, probe: Op[Facts]) -> Steps[None]:
             reply = yield from _ask(runtime, passed, request)
     except StopIteration as stop:
         found = stop.value
+    except Exception:
+        log.exception("the probe of %s failed", api_base(passed.request.url))
     finally:
         runtime.probed(passed, found)
 
@@ -60,6 +66,8 @@ def _closed(runtime: Runtime, passed: Passed, call_id: str, status: str, outcome
         return Call(call_id, status, seconds=seconds)
     told = as_mapping(HttpReply(outcome.status_code, outcome.content).json())
     usage = read_usage(told.get("usage"), told.get("service_tier"))
+    if usage is None and "tokens_evaluated" in told:
+        usage = usage_of(told)  # llama.cpp's own route counts under names of its own
     usd = None
     if usage is not None:
         prices, _ = runtime.prices.lookup(passed.model, str(api_base(passed.request.url)))
