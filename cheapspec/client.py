@@ -37,7 +37,10 @@ from cheapspec.options import (
 from cheapspec.settings import Speculation
 from cheapspec.transport import AsyncTransport, Transport
 
-__all__ = ["AsyncAzureOpenAI", "AsyncOpenAI", "AzureOpenAI", "OpenAI"]
+__all__ = ["AsyncAzureOpenAI", "AsyncOpenAI", "AzureOpenAI", "OpenAI", "OpenAIError"]
+
+OpenAIError = openai.OpenAIError
+"""What a request may raise, for the other doors (only this one knows openai)."""
 
 
 def _hooked() -> bool:

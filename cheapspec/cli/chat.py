@@ -5,12 +5,11 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-import openai
 from rich.console import Console
 
 from cheapspec.cli.embedded_pair import PRICES_NAME, embedded_pair
 from cheapspec.cli.terminal import dollars, legend, share, show_stream
-from cheapspec.client import OpenAI
+from cheapspec.client import OpenAI, OpenAIError
 from cheapspec.core.info import Info
 from cheapspec.doors import info as facts
 from cheapspec.errors import SettingsError
@@ -50,7 +49,7 @@ def _talk(console: Console, client: OpenAI, model: str, max_tokens: int) -> None
                 model=model, messages=messages, temperature=0, max_tokens=max_tokens, stream=True
             )
             text = show_stream(console, stream)
-        except openai.OpenAIError as error:
+        except OpenAIError as error:
             console.print(f"[red]{type(error).__name__}: {error}[/]")
             messages.pop()
             continue
