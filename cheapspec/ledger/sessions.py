@@ -6,7 +6,8 @@ Rules
   and whatever copies the context. A *thread* does not inherit context (PEP 567): one that was started while
   the session is open, and has no session of its own, takes it too. If several that are not nested in one another
   are open, nothing says which, and it takes none. Threads older than the session (a pool) take part through
-  :meth:`Session.bind`.
+  :meth:`Session.bind`. A session that a thread opens itself is nested only in what its context variables say:
+  a server's threads are not inside one another.
 * Nested sessions count in all budgets around them. A budget belongs to the session's *name* on the ledger: a session
   opened again under the name goes on with the same cap (a ``period`` renews it).
 * A request counts in the session that it was made in, even if it ends after the block.
@@ -53,12 +54,14 @@ class Session:
         self.id = uuid.uuid4().hex
         self.parent: Session | None = None
         self.older: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        self._around: Session | None = None
         self._token: Token[Session | None] | None = None
 
     def __enter__(self) -> Self:
         if self._token is not None:
             raise SettingsError(f"session {self.name!r} was opened before: make a new one.")
-        self.parent = current_session(self.ledger)
+        self._around = _current.get()
+        self.parent = self._around.on(self.ledger) if self._around is not None else None
         self.older.update(thread for thread in threading.enumerate() if thread is not threading.current_thread())
         self._token = _current.set(self)
         with _lock:
@@ -75,7 +78,7 @@ class Session:
         try:
             _current.reset(self._token)
         except ValueError:  # left in another context than it was entered in (an async generator's)
-            _current.set(self.parent)
+            _current.set(self._around)
         if isinstance(self.ledger, SessionBook):
             self.ledger.close_session(self.id, time.time())
 
@@ -91,6 +94,13 @@ class Session:
 
         return bound
 
+    def on(self, ledger: Ledger) -> Session | None:
+        """The innermost of this block and those around it that is a session on ``ledger``."""
+        session: Session | None = self
+        while session is not None and session.ledger is not ledger:
+            session = session._around
+        return session
+
     def chain(self) -> Iterator[Session]:
         """The session itself and those around it, from the inside."""
         session: Session | None = self
@@ -103,7 +113,7 @@ def current_session(ledger: Ledger) -> Session | None:
     """The session on ``ledger`` that a request made here and now belongs to."""
     inherited = _current.get()
     if inherited is not None:
-        return next((session for session in inherited.chain() if session.ledger is ledger), None)
+        return inherited.on(ledger)
     if not _open:
         return None
     here = threading.current_thread()
