@@ -28,7 +28,7 @@ class Prompt:
         return "messages" in self.body
 
 
-def _chat(name: str, kind: str, *turns: str, system: str | None = None, max_tokens: int = 32) -> Prompt:
+def _chat(name: str, kind: str, *turns: str, system: str | None = None, max_tokens: int = 24) -> Prompt:
     """Turns alternate between user and assistant, beginning and ending with the user."""
     messages = [] if system is None else [{"role": "system", "content": system}]
     roles = ("user", "assistant")
@@ -36,7 +36,7 @@ def _chat(name: str, kind: str, *turns: str, system: str | None = None, max_toke
     return Prompt(name, kind, {"messages": messages, "temperature": 0, "max_tokens": max_tokens})
 
 
-def _raw(name: str, kind: str, prompt: str, max_tokens: int = 32) -> Prompt:
+def _raw(name: str, kind: str, prompt: str, max_tokens: int = 24) -> Prompt:
     return Prompt(name, kind, {"prompt": prompt, "temperature": 0, "max_tokens": max_tokens})
 
 
@@ -47,18 +47,18 @@ def area(width, height):
 ```"""
 
 PROMPTS: tuple[Prompt, ...] = (
-    _chat("code_fibonacci", "code", "Write a Python function that returns the n-th Fibonacci number.", max_tokens=48),
-    _chat("code_rename", "code", f"Rename `total` to `result` in this code:\n\n{_FUNCTION}", max_tokens=40),
-    _chat("code_repeat", "code", f"Repeat this code exactly:\n\n{_FUNCTION}", max_tokens=40),
-    _chat("code_html", "code", "Write a minimal HTML page with a heading and a list of two items.", max_tokens=40),
+    _chat("code_fibonacci", "code", "Write a Python function that returns the n-th Fibonacci number.", max_tokens=36),
+    _chat("code_rename", "code", f"Rename `total` to `result` in this code:\n\n{_FUNCTION}", max_tokens=28),
+    _chat("code_repeat", "code", f"Repeat this code exactly:\n\n{_FUNCTION}", max_tokens=28),
+    _chat("code_html", "code", "Write a minimal HTML page with a heading and a list of two items.", max_tokens=28),
     _chat("code_sql", "code", "Write an SQL query that counts the rows of the table orders by customer."),
     _chat("json_person", "json", 'Give a JSON object with "name" and "age" for Alice, who is 30.'),
     _chat("json_list", "json", "Return a JSON array of three colours, nothing else."),
-    _chat("json_nested", "json", 'Complete this JSON: {"user": {"id": 7, "tags": ["a", "b"]}, "ok": ', max_tokens=24),
+    _chat("json_nested", "json", 'Complete this JSON: {"user": {"id": 7, "tags": ["a", "b"]}, "ok": '),
     _chat("list_fruits", "list", "List five fruits, one a line, numbered."),
     _chat("list_bullets", "list", "Give three bullet points about water. Start each with a dash."),
     _chat("list_count", "list", "Count from one to ten in words, separated by commas."),
-    _chat("list_table", "list", "Make a Markdown table of two cities and their countries.", max_tokens=40),
+    _chat("list_table", "list", "Make a Markdown table of two cities and their countries.", max_tokens=28),
     _chat("quote_sentence", "quote", 'Repeat exactly: "The quick brown fox jumps over the lazy dog."'),
     _chat(
         "quote_extract",
@@ -71,15 +71,15 @@ PROMPTS: tuple[Prompt, ...] = (
     _chat("translate_german", "translation", "Übersetze ins Deutsche: The weather is nice and the birds are singing."),
     _chat("german", "language", "Schreibe einen kurzen Satz über Käse, Äpfel und Größe."),
     _chat("french", "language", "Écris une phrase sur l'été à la plage, s'il te plaît."),
-    _chat("emoji", "unicode", "Repeat these emoji and add one: 🎉 👩‍🚀 ❤️ 🇩🇪 👍🏽", max_tokens=40),
-    _chat("japanese", "unicode", "次の文を繰り返してください：私は猫が好きです。", max_tokens=40),
-    _chat("chinese", "unicode", "请重复：今天天气很好，我们去公园。", max_tokens=40),
-    _chat("arabic", "unicode", "Repeat: مرحبا بالعالم", max_tokens=32),
+    _chat("emoji", "unicode", "Repeat these emoji and add one: 🎉 👩‍🚀 ❤️ 🇩🇪 👍🏽", max_tokens=28),
+    _chat("japanese", "unicode", "次の文を繰り返してください：私は猫が好きです。", max_tokens=28),
+    _chat("chinese", "unicode", "请重复：今天天气很好，我们去公园。", max_tokens=28),
+    _chat("arabic", "unicode", "Repeat: مرحبا بالعالم"),
     _chat("whitespace_poem", "whitespace", "Write a four-line poem with an empty line between the lines."),
     _chat("whitespace_indent", "whitespace", "Repeat, keeping the spaces:\n\n    a\n        b\n\n\n    c\n\td"),
-    _chat("short_greeting", "short", "Say hello.", max_tokens=48),
-    _chat("short_sum", "short", "What is 2 + 2?", max_tokens=48),
-    _chat("short_capital", "short", "What is the capital of France?", max_tokens=48),
+    _chat("short_greeting", "short", "Say hello.", max_tokens=36),
+    _chat("short_sum", "short", "What is 2 + 2?", max_tokens=36),
+    _chat("short_capital", "short", "What is the capital of France?", max_tokens=36),
     _chat("turns_name", "turns", "My name is Ada.", "Nice to meet you, Ada!", "What is my name?"),
     _chat(
         "turns_story",
@@ -89,12 +89,12 @@ PROMPTS: tuple[Prompt, ...] = (
         "Go on with one sentence.",
     ),
     _chat("system_pirate", "system", "Where is the treasure?", system="You are a pirate. Answer in one sentence."),
-    _chat("system_terse", "system", "Name a planet.", system="Answer with one word.", max_tokens=24),
+    _chat("system_terse", "system", "Name a planet.", system="Answer with one word."),
     _raw("raw_story", "raw", "Once upon a time, in a small village by the sea,"),
     _raw("raw_code", "raw", "def add(a, b):\n    return a + b\n\ndef sub(a, b):\n    return a - b\n\ndef mul(a, b):\n"),
     _raw("raw_pattern", "raw", "one two three four, one two three four, one two three four, one two three"),
-    _raw("raw_newlines", "raw", "A\n\nB\n\n\nC\n\nD\n\n\n", max_tokens=24),
-    _raw("raw_cjk", "raw", "春天来了，花儿开了。夏天来了，", max_tokens=24),
+    _raw("raw_newlines", "raw", "A\n\nB\n\n\nC\n\nD\n\n\n"),
+    _raw("raw_cjk", "raw", "春天来了，花儿开了。夏天来了，"),
 )
 
 

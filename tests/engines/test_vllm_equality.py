@@ -21,7 +21,7 @@ from cheapspec.testing.ollama import SMOLLM2, StandInOllama
 
 GROUP = "vLLM 0.32, float32, by token ids"
 DRAFTERS = ("q4_1", "drop1", "drop3", "ollama", "lookup+drop1")
-DRAFT_TOKENS = (4, 8, 16)
+DRAFT_TOKENS = (5, 10, 20)
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def test_a_stronger_draft_is_accepted_more_often(bench: Bench) -> None:
 
 # --- drafts that are not a model of their own ------------------------------------------------------
 
-PREDICTED = tuple(prompt for prompt in by_kind("code", "quote", "turns", "short") if prompt.chat)
+PREDICTED = tuple(prompt for prompt in by_kind("code", "quote", "turns") if prompt.chat)[::2]
 
 
 @pytest.mark.parametrize("altered", [False, True], ids=["right", "altered"])
@@ -216,7 +216,7 @@ def test_other_draft_hosts(bench: Bench, drafter: str) -> None:
 # --- limits and stop strings -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 5])
+@pytest.mark.parametrize("limit", [1, 2, 5])
 @pytest.mark.parametrize("name", ["list_fruits", "translate_french", "raw_story"])
 def test_a_small_limit_is_kept_to_the_token(bench: Bench, name: str, limit: int) -> None:
     """However few tokens are allowed, it is these tokens, and the reason says so."""
@@ -226,7 +226,7 @@ def test_a_small_limit_is_kept_to_the_token(bench: Bench, name: str, limit: int)
     assert run.reply.completion_tokens <= limit
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 5])
+@pytest.mark.parametrize("limit", [1, 3])
 def test_a_limit_inside_a_character(bench: Bench, limit: int) -> None:
     """A reply that may end in half an emoji is the target's own all the same, drafted or not."""
     [prompt] = (one for one in PROMPTS if one.name == "emoji")
