@@ -35,12 +35,15 @@ _FRUITLESS = 2  # continuing calls in a row that brought nothing
 
 @dataclass(frozen=True, slots=True)
 class _Trouble:
-    """Why a hand-off did not come to its end. ``resumable``: continuing may help."""
+    """Why a hand-off did not come to its end. ``resumable``: continuing may help. ``short``: the stream ended
+    in order, but without an end sign, which only we can tell.
+    """
 
     message: str
     code: object = None
     kind: str = "upstream_error"
     resumable: bool = False
+    short: bool = False
 
 
 class _Seam:
@@ -78,6 +81,8 @@ def hand_off(turn: Turn, target: Target) -> Steps[None]:
         trouble = yield from _Relay(turn, target, lost).run()
         if trouble is None:
             return
+        if trouble.short:
+            yield Note("cut_short", {"message": trouble.message})
         fruitless = 0 if turn.context.tokens > before else fruitless + 1
         if not trouble.resumable or fruitless == _FRUITLESS:
             break
@@ -196,7 +201,7 @@ class _Relay:
         exhausted = task.broke is not None and task.broke.kind == "exhausted"
         agree = self.base.ids is not None and self.ids is not None and not (self.ids and self.request.stops)
         message = task.broke.message if task.broke is not None else "the target's stream ended without an end sign"
-        return _Trouble(message, None, "connection_error", agree and not exhausted)
+        return _Trouble(message, None, "connection_error", agree and not exhausted, short=task.broke is None)
 
 
 def _tokens(piece: TargetPiece) -> int:

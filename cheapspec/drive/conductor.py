@@ -223,6 +223,8 @@ class Conductor:
     def _note(self, note: Note) -> None:
         if note.kind == "usage":
             self._targets[note.data["call_id"]].usage = note.data["usage"]
+        elif note.kind == "cut_short":
+            self._attempts.failed(httpx2.RemoteProtocolError(str(note.data["message"])))
         else:
             self._runtime.note(self._admitted.facts, note)
 
