@@ -11,7 +11,7 @@ import pytest
 from cheapspec.drive.state import infos, targets
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "doors"))
-from doorway import Doorway, doorway  # noqa: E402 - it lives with the tests of the doors
+from doorway import Doorway, doorway
 
 
 @pytest.fixture(autouse=True)
