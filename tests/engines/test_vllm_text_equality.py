@@ -83,6 +83,37 @@ def test_the_reply_is_the_targets_own(run_of: Any, prompt: Prompt) -> None:
     assert run.told.rounds >= 1
 
 
+EDGES = tuple(prompt for prompt in ASKED if prompt.kind in ("code", "list", "whitespace", "turns", "raw"))
+
+
+@pytest.mark.parametrize("prompt", EDGES, ids=lambda prompt: prompt.name)
+def test_stops_limits_and_predictions_by_text(
+    front: Gateway, vllm_model: str, drafts: dict[str, EmbeddedServer], pytestconfig: pytest.Config, prompt: Prompt
+) -> None:
+    """A stop string inside the reply, a limit of five tokens, a prediction with one word changed: all as the target."""
+    base_url, body = f"{front.url}/v1", {"model": vllm_model, **prompt.body}
+    draft = {"draft": f"llamacpp:{drafts['drop1'].url}"}
+    text = ask_alone(base_url, body).text
+    middle = len(text) // 2
+    stopped, limited = {**body, "stop": text[middle : middle + 3]}, {**body, "max_tokens": 5}
+    asked: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+        ("stop", stopped, {}, draft),
+        ("limit", limited, {}, draft),
+    ]
+    if prompt.chat:
+        words = text.split(" ")
+        changed = " ".join([*words[: len(words) // 2], "zebra", *words[len(words) // 2 + 1 :]])
+        asked.append(("prediction", body, {"prediction": {"type": "content", "content": changed}}, {}))
+    for number, (name, fields, ours, settings) in enumerate(asked):
+        mode = MODES[(EDGES.index(prompt) + number) % len(MODES)]
+        reply, told, calls = ask(base_url, fields | ours, mode, target_backend="vllm", draft_tokens=10, **settings)
+        alone = ask_alone(base_url, fields)
+        assert told.decision == "speculate", (name, told)
+        run = Run(prompt, f"{name}-k10-{mode}", reply, alone, told, calls, stops="stop" in fields)
+        assert reply.seen() == alone.seen(), (name, mode)
+        evidence_of(pytestconfig).add(GROUP, run)
+
+
 def test_the_set_accepts_corrects_and_hands_off(run_of: Any, front: Gateway) -> None:
     """All of it by the routes that a gateway has."""
     told = [run_of(prompt).told for prompt in ASKED]
