@@ -1,10 +1,11 @@
-"""The command line: ``cheapspec demo``, ``cheapspec chat``.
+"""The command line: ``cheapspec demo``, ``chat``, ``report``.
 
 Exit status: 0 good, 1 found something wrong, 2 misuse.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -64,6 +65,25 @@ def chat(
     from cheapspec.cli.chat import run
 
     raise typer.Exit(run(model, base_url, max_tokens))
+
+
+@app.command()
+def report(
+    session: Annotated[str | None, typer.Option(help="One session: its name or id.")] = None,
+    since: Annotated[str | None, typer.Option(help="24h, 7d (also m, w) ago, or a date such as 2026-11-29.")] = None,
+    ledger: Annotated[
+        str | None, typer.Option(metavar="URL", help="Which ledger; the settings' own by default.")
+    ] = None,
+    json: Json = False,
+    csv: Annotated[bool, typer.Option("--csv", help="One line a request.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A page with charts (- for standard output).")
+    ] = None,
+) -> None:
+    """Show what the ledger adds up to: bypassed, paid, saved or lost, and why."""
+    from cheapspec.cli.report import run
+
+    raise typer.Exit(run(session, since, ledger, as_json=json, as_csv=csv, html=html))
 
 
 def main() -> None:

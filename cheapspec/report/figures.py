@@ -43,6 +43,9 @@ class Sums:
     estimated: Decimal = Decimal(0)
     unpriced_known: Decimal = Decimal(0)
 
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(*(getattr(self, name) + getattr(other, name) for name in Sums.__slots__))
+
     @property
     def paid_usd(self) -> Decimal | None:
         """Dollars paid for the priced requests; ``None`` when there are only others."""

@@ -45,10 +45,12 @@ def money(amount: Decimal | None, beside: Decimal | None = None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share as per cent; small ones keep a decimal."""
+    """A share as per cent; small ones keep a decimal, and what is not nothing is not 0."""
     if share is None:
         return "–"
     value = share * 100
+    if 0 < value < 0.05:
+        return "< 0.1 %"
     text = f"{value:,.1f}" if 0.05 <= abs(value) < 9.95 else f"{round(value):,}"
     return f"{text} %".replace("-", MINUS)
 
