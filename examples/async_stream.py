@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,7 +47,7 @@ async def talk(client: AsyncOpenAI) -> None:
 
 async def main() -> None:
     with endpoint() as (options, speculation):
-        async with AsyncOpenAI(**options, speculation=speculation) as client:
+        async with AsyncOpenAI(speculation=speculation, **options) as client:
             await talk(client)
 
 
@@ -62,7 +62,7 @@ arguments = parser.parse_args()
 
 
 @contextmanager
-def endpoint() -> Iterator[tuple[dict[str, Any], Speculation]]:
+def endpoint() -> Generator[tuple[dict[str, Any], Speculation]]:
     """What the client is made with: the endpoint that was named, else two llama.cpp servers of our own."""
     if arguments.base_url:
         yield {"base_url": arguments.base_url}, Speculation(draft=arguments.draft)

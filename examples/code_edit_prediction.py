@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -50,7 +50,7 @@ def conversation() -> list[Any]:
 
 
 def main() -> None:
-    with endpoint() as (options, speculation), OpenAI(**options, speculation=speculation) as client:
+    with endpoint() as (options, speculation), OpenAI(speculation=speculation, **options) as client:
         reply = client.chat.completions.create(
             model=arguments.model,
             messages=conversation(),
@@ -83,7 +83,7 @@ arguments = parser.parse_args()
 
 
 @contextmanager
-def endpoint() -> Iterator[tuple[dict[str, Any], Speculation]]:
+def endpoint() -> Generator[tuple[dict[str, Any], Speculation]]:
     """What the client is made with: the endpoint that was named, else a llama.cpp server of our own."""
     fixed = arguments.draft_tokens
     if arguments.base_url:

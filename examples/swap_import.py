@@ -14,52 +14,46 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
+
+import openai
+from openai.types.chat import ChatCompletion
 
 import cheapspec
 
 QUESTION = "Write a Python function that counts the vowels in a string."
 
 
-def before(**options: Any) -> str:
-    from openai import OpenAI
-
-    client = OpenAI(**options)
-    reply = client.chat.completions.create(**ask())
-    return reply.choices[0].message.content or ""
-
-
-def after(speculation: cheapspec.Speculation, **options: Any) -> str:
-    from cheapspec import OpenAI  # <- the change
-
-    client = OpenAI(**options, speculation=speculation)  # settings may also come from the environment or cheapspec.toml
-    reply = client.chat.completions.create(**ask())
-
-    told = cheapspec.info(reply)
-    assert told is not None
-    print(f"decision      {told.decision}{f' ({told.reason})' if told.reason else ''}")
-    print(f"rounds        {told.rounds}")
-    print(f"draft tokens  {told.accepted_tokens} of {told.drafted_tokens} accepted")
-    print(f"target calls  {told.target_calls}")
-    print(f"paid          ${told.paid_usd}{' (simulated)' if told.simulated else ''}")
-    print(f"target alone  ${told.baseline_usd}")
-    return reply.choices[0].message.content or ""
-
-
-def ask() -> dict[str, Any]:
-    """Temperature 0: the answer that speculation keeps is the target's own, token by token."""
-    message = {"role": "user", "content": QUESTION}
-    return {"model": MODEL, "messages": [message], "temperature": 0, "max_tokens": arguments.max_tokens}
+def program(client: openai.OpenAI) -> ChatCompletion:
+    """The rest of your program, which stays as it is. At temperature 0 the answer is the target's own."""
+    return client.chat.completions.create(
+        model=arguments.model,
+        messages=[{"role": "user", "content": QUESTION}],
+        temperature=0,
+        max_tokens=arguments.max_tokens,
+    )
 
 
 def main() -> None:
     with endpoint() as (options, speculation):
-        new = after(speculation, **options)
-        old = before(**options)
-    print(f"same text     {'yes' if new == old else 'NO'}", end="\n\n")
-    print(new)
+        before = program(openai.OpenAI(**options))
+        # One name changes; settings may also come from the environment or cheapspec.toml.
+        after = program(cheapspec.OpenAI(speculation=speculation, **options))
+    text = after.choices[0].message.content
+    print(text, end="\n\n")
+
+    told = cheapspec.info(after)
+    assert told is not None
+    print(f"decision      {told.decision}{f' ({told.reason})' if told.reason else ''}")
+    print(f"same text     {'yes' if text == before.choices[0].message.content else 'NO'}")
+    if told.decision == "speculate":
+        print(f"rounds        {told.rounds}")
+        print(f"draft tokens  {told.accepted_tokens} of {told.drafted_tokens} accepted")
+        print(f"target calls  {told.target_calls}")
+        print(f"paid          ${told.paid_usd}{' (simulated)' if told.simulated else ''}")
+        print(f"target alone  ${told.baseline_usd}")
 
 
 # --- where the models are --------------------------------------------------------------------------
@@ -70,11 +64,10 @@ parser.add_argument("--model", default=os.environ.get("OPENAI_MODEL", "smollm2-1
 parser.add_argument("--draft", default=os.environ.get("CHEAPSPEC_DRAFT"))
 parser.add_argument("--max-tokens", type=int, default=120)
 arguments = parser.parse_args()
-MODEL = arguments.model
 
 
 @contextmanager
-def endpoint() -> Iterator[tuple[dict[str, Any], cheapspec.Speculation]]:
+def endpoint() -> Generator[tuple[dict[str, Any], cheapspec.Speculation]]:
     """What the clients are made with: the endpoint that was named, else two llama.cpp servers of our own."""
     if arguments.base_url:
         yield {"base_url": arguments.base_url}, cheapspec.Speculation(draft=arguments.draft)

@@ -46,7 +46,7 @@ def given(tree: ast.AST) -> Iterator[str]:
 
 
 def used() -> set[str]:
-    found = {reason for _, reason in CHECKED.values()} | set(request._PARTS.values())
+    found = {reason for _, reason in CHECKED.values()} | set(request._PARTS.values())  # pyright: ignore[reportPrivateUsage]  # a table of reasons
     for path in PACKAGE.rglob("*.py"):
         if "testing" not in path.relative_to(PACKAGE).parts:
             found |= set(given(ast.parse(path.read_text("utf-8"))))
