@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import openai
 import pytest
 from doorway import ANSWER, ASKED, Doorway, doorway
 
 import cheapspec
+from cheapspec.module import SETTINGS
 
 
 @pytest.fixture
@@ -41,6 +44,19 @@ def test_every_public_name_is_forwarded() -> None:
             continue
         value = getattr(cheapspec, name)
         assert name in ours or name == "chat" or value is getattr(openai, name)
+
+
+def test_type_checkers_are_told_of_every_name() -> None:
+    """The list of forwarded names that type checkers read has all that openai shows, and nothing of ours."""
+    source = Path(cheapspec.__file__).read_text("utf-8")
+    listed = set(re.findall(r"(\w+) as \1,", source))
+    promised = {name for name in openai.__all__ if not name.startswith("__")}
+    resources = {
+        name for name in vars(openai) if name.islower() and type(getattr(openai, name)).__name__.endswith("Proxy")
+    }
+    assert (promised | resources | SETTINGS) - set(cheapspec.__all__) <= listed
+    assert not listed & set(cheapspec.__all__)
+    assert [name for name in listed if not hasattr(openai, name)] == []
 
 
 def test_names_can_be_imported() -> None:
