@@ -19,9 +19,10 @@ from typing import Any, Protocol, TypeVar
 
 import httpx2
 
+from cheapspec.core.books import Ticket
 from cheapspec.core.effects import Event
 from cheapspec.drive.exchange import Exchange, Spoken
-from cheapspec.drive.io import Background, Io, Read, ReadAll, Send, Shut, Sleep, Steps, Wait
+from cheapspec.drive.io import WRITE_SECONDS, Background, Io, Read, ReadAll, Send, Shut, Sleep, Steps, Wait, Written
 from cheapspec.drive.outcome import TargetFailed
 from cheapspec.drive.replies import elapsed, failure_event, response_headers
 from cheapspec.drive.runtime import Runtime
@@ -148,10 +149,23 @@ class _Executor:
                     return await self._wait(seconds)
                 case Sleep(seconds):
                     return await asyncio.sleep(seconds)
+                case Written(ticket):
+                    return await self._written(ticket)
                 case Background(steps):
                     return _keep(_Executor(self._send).obey(steps)) and None
         except Exception as error:
             return error
+
+    async def _written(self, ticket: Ticket[object]) -> None:
+        done = asyncio.Event()
+
+        def told() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self.loop.call_soon_threadsafe(done.set)
+
+        ticket.add_done_callback(told)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(done.wait(), WRITE_SECONDS)
 
     async def _wait(self, seconds: float | None) -> Event | None:
         try:

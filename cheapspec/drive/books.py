@@ -18,6 +18,7 @@ from decimal import Decimal
 
 import httpx2
 
+from cheapspec.core.books import Ticket
 from cheapspec.core.effects import HttpReply, Usage
 from cheapspec.core.engine import Job
 from cheapspec.core.info import Info, Seconds
@@ -25,6 +26,7 @@ from cheapspec.core.money import charge, format_usd
 from cheapspec.core.ports import Call, CallRow, RequestRow
 from cheapspec.core.reply import Problem, read_completion
 from cheapspec.core.tally import Tally
+from cheapspec.drive.io import Steps, Written
 from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.state import infos
 from cheapspec.drive.urls import api_base
@@ -55,6 +57,7 @@ class Books:
         self._passed = passed
         self._started = time.monotonic()
         self._rows = 0
+        self._tickets: dict[str, Ticket[object]] = {}
         self.closed = False
         settings = passed.settings
         kind = passed.kind or "other"
@@ -66,8 +69,17 @@ class Books:
         """A call is about to go out. Its id."""
         self._rows += 1
         call_id = f"{self._passed.request_id}.{self._rows}"
-        self._runtime.ledger.open_call(CallRow(call_id, self._passed.request_id, side, purpose, billed, time.time()))
+        row = CallRow(call_id, self._passed.request_id, side, purpose, billed, time.time())
+        ticket = self._runtime.ledger.open_call(row)
+        if ticket is not None:
+            self._tickets[call_id] = ticket
         return call_id
+
+    def written(self, call_id: str) -> Steps[None]:
+        """Before the call goes out: its row must survive this process."""
+        ticket = self._tickets.pop(call_id, None)
+        if ticket is not None and not ticket.done:
+            yield Written(ticket)
 
     def close_call(
         self,

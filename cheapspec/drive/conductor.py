@@ -15,6 +15,7 @@ import inspect
 import time
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import httpx2
@@ -68,6 +69,7 @@ class _Open:
     row: str
     key: str
     channel: Channel | None = None
+    went: bool = False
     usage: Usage | None = None
     status: str = "open"
     http_status: int | None = None
@@ -163,6 +165,8 @@ class Conductor:
         if self._attempts.exhausted:
             yield from self._end(call, "failed")
             return Broke(call_id, "exhausted", "no attempts are left for this request", time.monotonic())
+        yield from self._books.written(call.row)
+        call.went = True
         while True:
             self.paid += call.request.billed
             outcome: httpx2.Response | Exception = yield Send(call.sent, call.request.stream)
@@ -248,8 +252,9 @@ class Conductor:
     def _close_row(self, call: _Open) -> None:
         status = call.status
         if status == "open":
-            status = "cancelled" if call.channel is not None else "possibly_billed"
+            status = "cancelled" if call.channel is not None or not call.went else "possibly_billed"
         usd = None if call.usage is None else cost(call.usage, self._admitted.job.prices)
+        usd = usd if call.went else Decimal(0)
         seconds = time.monotonic() - call.started if call.seconds is None else call.seconds
         self._books.close_call(call.row, status, call.usage, usd, seconds, call.http_status)
 

@@ -13,6 +13,7 @@ Rules
 from __future__ import annotations
 
 import time
+from decimal import Decimal
 
 import httpx2
 
@@ -94,6 +95,12 @@ def _attempt(
             books.went_direct(passed, Read())
             raise
     call_id = books.open_call(Side.TARGET, "direct", billed=True)
+    try:
+        yield from books.written(call_id)
+    except GeneratorExit:  # the caller is gone before it was sent
+        books.close_call(call_id, "cancelled", usd=Decimal(0))
+        books.went_direct(passed, Read(), job)
+        raise
     started = time.monotonic()
     try:
         outcome: httpx2.Response | Exception = yield Send(passed.request, stream)

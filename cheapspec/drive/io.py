@@ -14,9 +14,26 @@ from typing import Any, TypeAlias, TypeVar
 
 import httpx2
 
-__all__ = ["Background", "Channel", "Io", "Read", "ReadAll", "Send", "Shut", "Sleep", "Steps", "Wait"]
+from cheapspec.core.books import Ticket
+
+__all__ = [
+    "WRITE_SECONDS",
+    "Background",
+    "Channel",
+    "Io",
+    "Read",
+    "ReadAll",
+    "Send",
+    "Shut",
+    "Sleep",
+    "Steps",
+    "Wait",
+    "Written",
+]
 
 T = TypeVar("T")
+WRITE_SECONDS = 5.0
+"""The longest that a request waits for the ledger."""
 
 
 @dataclass(slots=True)
@@ -72,6 +89,13 @@ class Sleep:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """Wait until the ledger has done something, :data:`WRITE_SECONDS` at most."""
+
+    ticket: Ticket[object]
+
+
+@dataclass(frozen=True, slots=True)
 class Background:
     """Carry these steps out beside the caller (a thread, a task), which does not wait for them."""
 
@@ -79,5 +103,5 @@ class Background:
     name: str
 
 
-Io: TypeAlias = Send | Read | ReadAll | Shut | Wait | Sleep | Background
+Io: TypeAlias = Send | Read | ReadAll | Shut | Wait | Sleep | Written | Background
 Steps: TypeAlias = Generator[Io, Any, T]

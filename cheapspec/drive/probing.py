@@ -18,7 +18,7 @@ from cheapspec.core.money import charge, format_usd
 from cheapspec.core.ports import Call, CallRow
 from cheapspec.core.reply import read_usage
 from cheapspec.core.untyped import as_mapping
-from cheapspec.drive.io import Send, Steps
+from cheapspec.drive.io import Send, Steps, Written
 from cheapspec.drive.policy import broke_kind
 from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.urls import api_base, target_request
@@ -48,9 +48,12 @@ def _ask(runtime: Runtime, passed: Passed, request: HttpRequest) -> Steps[HttpRe
     call_id = f"{passed.request_id}.probe-{uuid.uuid4().hex[:8]}"
     started = time.monotonic()
     row = CallRow(call_id, passed.request_id, Side.TARGET, "probe", request.billed, time.time())
-    runtime.ledger.open_call(row)
-    status, outcome = "possibly_billed", None
+    ticket = runtime.ledger.open_call(row)
+    status, outcome = "failed", None
     try:
+        if ticket is not None and not ticket.done:
+            yield Written(ticket)
+        status = "possibly_billed"
         outcome = yield Send(target_request(passed.request, request, f"cheapspec-{call_id}"), False)
         if isinstance(outcome, Exception):
             status = "failed" if broke_kind(outcome) == "connect" else "possibly_billed"

@@ -16,7 +16,7 @@ import httpx2
 
 from cheapspec.core.effects import Event
 from cheapspec.drive.exchange import Exchange, Spoken
-from cheapspec.drive.io import Background, Io, Read, ReadAll, Send, Shut, Sleep, Steps, Wait
+from cheapspec.drive.io import WRITE_SECONDS, Background, Io, Read, ReadAll, Send, Shut, Sleep, Steps, Wait, Written
 from cheapspec.drive.local import hosts
 from cheapspec.drive.replies import elapsed
 from cheapspec.drive.runtime import Runtime
@@ -88,6 +88,8 @@ class _Executor:
                     return self._wait(seconds)
                 case Sleep(seconds):
                     return time.sleep(seconds)
+                case Written(ticket):
+                    return ticket.wait(WRITE_SECONDS)
                 case Background(steps, name):
                     target = _Executor(self._send).obey
                     return threading.Thread(target=target, args=(steps,), name=name, daemon=True).start()
