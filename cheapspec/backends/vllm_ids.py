@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +32,7 @@ __all__ = [
     "SAMPLING_FIELDS",
     "advance",
     "continue_",
+    "continuing",
     "on_error",
     "read_next",
     "read_prompt",
@@ -289,11 +291,23 @@ def continue_(request: Request, context: Context, max_tokens: int | None) -> Str
     minimum: object = request.body.get("min_tokens")
     if isinstance(minimum, int) and minimum > context.tokens:
         body["min_tokens"] = minimum - context.tokens
-    return Streaming(
-        HttpRequest("continue", "completions", body, stream=True, billed=True),
-        ChatStreamReader("completion"),
-        on_error,
-    )
+    return continuing("completions", body, "completion")
+
+
+def continuing(path: str, body: Mapping[str, Any], kind: str) -> Streaming[TargetPiece]:
+    """The streamed call of a hand-off. Some gateways refuse ``stream_options``: asked once more without, they
+    tell no usage, and what the call costs is estimated.
+    """
+
+    def refused(reply: HttpReply) -> Streaming[TargetPiece] | Unusable:
+        if reply.status != 400 or b"stream_options" not in reply.body:
+            return on_error(reply)
+        bare = {name: value for name, value in body.items() if name != "stream_options"}
+        call = HttpRequest("continue", path, bare, stream=True, billed=True)
+        return Streaming(call, ChatStreamReader(kind), on_error)
+
+    call = HttpRequest("continue", path, body, stream=True, billed=True)
+    return Streaming(call, ChatStreamReader(kind), refused)
 
 
 def on_error(reply: HttpReply) -> Unusable:

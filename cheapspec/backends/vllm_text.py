@@ -29,7 +29,7 @@ from cheapspec.backends.openai_wire import (
     refusal,
     target_logprob,
 )
-from cheapspec.backends.vllm_ids import on_error, read_next
+from cheapspec.backends.vllm_ids import continuing, read_next
 from cheapspec.backends.vllm_tokens import TokenMemory
 from cheapspec.core.acceptance import TargetLogprob, shows_distribution
 from cheapspec.core.alignment import align
@@ -37,7 +37,6 @@ from cheapspec.core.effects import HttpReply, HttpRequest, Op, Usage
 from cheapspec.core.ports import Context, NextToken, Score, Streaming, TargetPiece, Unusable
 from cheapspec.core.received import first_choice, read_identity, read_usage
 from cheapspec.core.request import Request
-from cheapspec.core.sse import ChatStreamReader
 from cheapspec.core.text import special_cut
 from cheapspec.core.untyped import as_list, as_mapping
 
@@ -265,8 +264,4 @@ def continue_(request: Request, context: Context, max_tokens: int | None) -> Str
     elif not chat:
         body["max_tokens"] = max(1, 16 - context.tokens)
     path = "chat/completions" if chat else "completions"
-    return Streaming(
-        HttpRequest("continue", path, body, stream=True, billed=True),
-        ChatStreamReader("chat" if chat else "completion"),
-        on_error,
-    )
+    return continuing(path, body, "chat" if chat else "completion")

@@ -1,4 +1,8 @@
-"""B03: a streamed call's usage is asked for, and its cost is never a silent zero."""
+"""B03: a streamed call's usage is asked for, and its cost is never a silent zero.
+
+A *direct* stream passes through byte for byte in this version: whether it carries usage is between caller and
+server, and its cost is unknown (never 0) where it does not.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ ROUTES = {"hand-off": 0, "direct": 0.7}
 SILENT = [{}, {"stream_options": {"include_usage": False}}]
 
 
-@pytest.fixture(params=list(ROUTES))
+@pytest.fixture(params=["hand-off"])
 def route(request: pytest.FixtureRequest, pair: Pair) -> str:
     pair.says(REPLY, "One, two")
     pair.hand_off_after(1)
@@ -46,6 +50,7 @@ def test_b03ad_usage_is_asked_for_and_hidden(asked: dict[str, Any], route: str, 
     assert last.cost_usd > 0
 
 
+@pytest.mark.parametrize("route", ROUTES, indirect=True)
 def test_b03_a_caller_who_asks_gets_it(route: str, pair: Pair) -> None:
     """Exactly one chunk carries usage, the last; it is what the target alone would have reported."""
     outcome = ask(pair, route, stream_options={"include_usage": True})
