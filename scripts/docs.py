@@ -103,7 +103,8 @@ def output(command: str) -> str:
     if done.returncode != 0:
         sys.exit(f"`{command}` failed with status {done.returncode}:\n{done.stderr}")
     lines = [line.rstrip() for line in done.stdout.strip("\n").splitlines()]
-    return "\n".join(["```text", f"$ {command}", *lines, "```"]) + "\n"
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall(r"^`{3,}", "\n".join(lines), re.MULTILINE))])
+    return "\n".join([f"{fence}text", f"$ {command}", *lines, fence]) + "\n"
 
 
 TABLES = {"settings": settings, "agreement": agreement, "plans": plans}
