@@ -72,6 +72,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.
         if name.upper().startswith(CLEARED) and not name.startswith(KEPT):
             monkeypatch.delenv(name)
     home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
     for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(home / name.lower()))
     return home

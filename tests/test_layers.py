@@ -51,7 +51,7 @@ TABLE: dict[str, Row] = {
     "core": row("errors", pure=True),
     "backends": row("errors core", pure=True),
     "drive": row("errors core backends", "httpx2 tenacity"),
-    "prices": row("errors core", "genai_prices pydantic"),
+    "prices": row("errors core", "genai_prices httpx2 pydantic"),
     "ledger": row("errors core", "sqlalchemy"),
     "report": row("errors core ledger", "rich"),
     "settings": row("errors core backends", "pydantic pydantic_settings"),

@@ -1,4 +1,4 @@
-"""The command line: ``cheapspec demo``, ``chat``, ``report``.
+"""The command line: ``cheapspec demo``, ``chat``, ``report``, ``prices``.
 
 Exit status: 0 good, 1 found something wrong, 2 misuse.
 """
@@ -84,6 +84,19 @@ def report(
     from cheapspec.cli.report import run
 
     raise typer.Exit(run(session, since, ledger, as_json=json, as_csv=csv, html=html))
+
+
+@app.command()
+def prices(
+    model: Annotated[str | None, typer.Argument(help="The model, named as in a request.")] = None,
+    base_url: Annotated[str, typer.Option(help="Whose API it is; without it the name alone decides.")] = "",
+    update: Annotated[bool, typer.Option("--update", help="Fetch the newest list prices first.")] = False,
+    json: Json = False,
+) -> None:
+    """Show which prices apply to a model and why; status 1 if nobody knows them."""
+    from cheapspec.cli.prices import run
+
+    raise typer.Exit(run(model, base_url, refresh=update, as_json=json))
 
 
 def main() -> None:

@@ -12,6 +12,9 @@ Rules
   command line does) is looked up by the provider in the name, else by the model's maker.
 * Nobody knows → ``(None, "unknown")``. Never 0.
 
+:meth:`PriceBook.quote` says of each look-up which row applied and why; the path of a request takes the bare
+:meth:`PriceBook.lookup`.
+
 genai-prices (0.2.3) is read for its data only: its ``calc_price`` raises ``ValueError`` when more tokens
 are cached than sent, and prices a tier that it does not know like the standard one. It is imported at the
 first look-up that the user's table does not answer (a third of a second, once). Look-ups are remembered;
@@ -22,16 +25,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from cheapspec.core.money import Prices
+from cheapspec.prices.data import current_snapshot
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice
 
-__all__ = ["PriceBook", "spellings"]
+__all__ = ["PriceBook", "Quote", "spellings"]
 
 # fmt: off
 _PREFIXES = frozenset({
@@ -52,6 +57,35 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """Prices and why these. ``prices`` is ``None`` when nobody knows them, ``source`` then ``unknown``.
+
+    ``row``: the name under which the table has them (``"*"``: your row for every model); ``provider``: whose list
+    prices they are; ``why``: a sentence; ``names``: the spellings that were looked for, the fullest first.
+    """
+
+    model: str
+    base_url: str
+    prices: Prices | None
+    source: str
+    row: str | None
+    provider: str | None
+    why: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a look-up found. ``entry``: a model whose prices change is kept as it is listed."""
+
+    entry: Prices | ModelInfo | None
+    source: str
+    row: str | None = None
+    provider: str | None = None
+    why: str = ""
+
+
 class PriceBook:
     """Implements :class:`cheapspec.core.ports.PriceSource`. Thread-safe; nothing is raised.
 
@@ -63,7 +97,7 @@ class PriceBook:
         self._user = dict(user or {})
         self._folded = {name.lower(): prices for name, prices in self._user.items()}
         self._now = now
-        self._remembered: dict[tuple[str, str], tuple[Prices | ModelInfo | None, str]] = {}
+        self._remembered: dict[tuple[str, str], _Found] = {}
 
     def lookup(self, model: str, base_url: str) -> tuple[Prices | None, str]:
         """Prices of ``model`` at ``base_url`` and who says so: ``user``, ``genai-prices`` or ``unknown``."""
@@ -74,26 +108,49 @@ class PriceBook:
             if len(self._remembered) >= _REMEMBERED:
                 self._remembered = {}  # a new dict: another thread may be reading the old one
             self._remembered[key] = found
-        entry, source = found
-        if entry is None or isinstance(entry, Prices):
-            return entry, source
-        prices = _prices_of(entry, self._now())
-        return (prices, source) if prices is not None else (None, "unknown")
+        prices = self._now_of(found)
+        return prices, found.source if prices is not None else "unknown"
 
-    def _find(self, model: str, base_url: str) -> tuple[Prices | ModelInfo | None, str]:
+    def quote(self, model: str, base_url: str = "") -> Quote:
+        """The same look-up, with its reasons."""
+        found = self._find(model, base_url)
+        prices = self._now_of(found)
+        why = found.why if prices is not None or found.entry is None else f"{found.why}, but without a price per token"
+        source = found.source if prices is not None else "unknown"
+        return Quote(model, base_url, prices, source, found.row, found.provider, why, tuple(spellings(model)))
+
+    def _now_of(self, found: _Found) -> Prices | None:
+        entry = found.entry
+        return entry if entry is None or isinstance(entry, Prices) else _prices_of(entry, self._now())
+
+    def _find(self, model: str, base_url: str) -> _Found:
         for name in spellings(model):
-            prices = self._user.get(name) or self._folded.get(name.lower())
-            if prices is not None:
-                return prices, "user"
+            for table, key in ((self._user, name), (self._folded, name.lower())):
+                if (prices := table.get(key)) is not None:
+                    return _Found(prices, "user", key, None, f"your table has {_row_of(key, model)}")
         if (any_model := self._user.get("*")) is not None:
-            return any_model, "user"
-        listed = _listed(model, base_url)
-        if listed is None:
-            return None, "unknown"
-        if isinstance(listed.prices, list) or listed.price_variants:
-            return listed, "genai-prices"
+            return _Found(any_model, "user", "*", None, "your table has a row for every model ('*')")
+        found = _listed(model, base_url)
+        listed = found.entry
+        if listed is None or isinstance(listed, Prices) or isinstance(listed.prices, list) or listed.price_variants:
+            return found
         prices = _prices_of(listed, self._now())
-        return (prices, "genai-prices") if prices is not None else (None, "unknown")
+        return found if prices is None else _Found(prices, found.source, found.row, found.provider, found.why)
+
+
+def _row_of(key: str, model: str) -> str:
+    """Which row it is, and what was left out of the model's name to find it."""
+    rest = model[len(model) - len(key) :] if model.lower().endswith(key.lower()) else model
+    left_out = [
+        word
+        for word, differs in (
+            ("router prefixes", key.count("/") < model.count("/")),
+            ("the date at the end", rest.lower() != key.lower()),
+            ("case", key.lower() in model.lower() and key not in model),
+        )
+        if differs
+    ]
+    return f"a row {key!r}" + (f" ({' and '.join(left_out)} of {model!r} left out)" if left_out else "")
 
 
 def spellings(model: str) -> Iterator[str]:
@@ -109,10 +166,8 @@ def spellings(model: str) -> Iterator[str]:
             yield undated
 
 
-def _listed(model: str, base_url: str) -> ModelInfo | None:
-    from genai_prices.data_snapshot import get_snapshot
-
-    snapshot = get_snapshot()
+def _listed(model: str, base_url: str) -> _Found:
+    snapshot = current_snapshot()
     names = list(spellings(model))
     attempts: list[tuple[str, str | None, str | None]] = [(name, None, base_url) for name in names]
     if not base_url:
@@ -122,10 +177,20 @@ def _listed(model: str, base_url: str) -> ModelInfo | None:
         attempts += [(name, None, None) for name in names]
     for name, provider, url in attempts:
         try:
-            return snapshot.find_provider_model(name, None, provider, url)[1]
+            owner, listed = snapshot.find_provider_model(name, None, provider, url)
         except (LookupError, ValueError):
             continue
-    return None
+        how = f", and {base_url} is theirs" if base_url else " (by the name alone; with a base URL it is sure)"
+        return _Found(listed, "genai-prices", listed.id, owner.id, f"{owner.name} lists {listed.id!r}{how}")
+    if not base_url:
+        return _Found(None, "unknown", why="your table has no row for it, and no listed model has this name")
+    try:
+        owner = snapshot.find_provider(None, None, base_url)
+    except (LookupError, ValueError):
+        why = f"your table has no row for it, and no provider with list prices is known at {base_url}"
+        return _Found(None, "unknown", why=why)
+    why = f"your table has no row for it, and {owner.name} lists no model of this name"
+    return _Found(None, "unknown", None, owner.id, why)
 
 
 def _prices_of(model: ModelInfo, now: datetime) -> Prices | None:
