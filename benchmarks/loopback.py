@@ -22,13 +22,18 @@ from cheapspec.testing.server import serve
 from cheapspec.testing.target import FakeTarget
 from cheapspec.testing.toy import ToyModel
 
-__all__ = ["REPLY_BYTES", "server"]
+__all__ = ["REPLY_BYTES", "server", "toy"]
 
 _TEXT = ("A reply of about one kilobyte, as a chat model might write it. " * 14)[:820]
 _NUMBER = b"%012d"  # each reply has an id of its own, as everywhere
 _HEAD = {"id": f"chatcmpl-{_NUMBER.decode()}", "created": 1_764_000_000, "model": "bench"}
 _USAGE = {"prompt_tokens": 20, "completion_tokens": 200, "total_tokens": 220}
 _WINDOW = 400_000  # tokens: room for the longest stream
+
+
+def toy() -> ToyModel:
+    """The model behind ``target``: it never ends a reply by itself."""
+    return ToyModel(ends=-30.0)
 
 
 def _whole() -> bytes:
@@ -102,7 +107,7 @@ def main(kind: str) -> None:
         with serve(_chat) as running:
             _wait(running.url)
     else:
-        with FakeTarget(model=ToyModel(ends=-30.0), max_model_len=_WINDOW) as target:
+        with FakeTarget(model=toy(), max_model_len=_WINDOW) as target:
             _wait(target.url)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import openai
 
-from benchmarks.loopback import server
+from benchmarks.loopback import server, toy
 from cheapspec import OpenAI, Speculation, info
 
 __all__ = ["LIMIT_MIB", "Growth", "measure"]
@@ -27,7 +27,7 @@ __all__ = ["LIMIT_MIB", "Growth", "measure"]
 LIMIT_MIB = 1.0
 """What the project promises for pass-through, between chunks 1,000 and 100,000."""
 
-_DRAFT = "The capital of France is Paris . "
+_MESSAGES: list[Any] = [{"role": "user", "content": "Write without end."}]
 _PRICES = {"input": "0.40", "cached_input": "0.04", "output": "3.00"}
 
 
@@ -61,20 +61,26 @@ def _hand_off(first: int, last: int) -> Growth:
             "model": "toy",
             "temperature": 0,
             "max_tokens": 2 * last,  # several tokens may share a chunk
-            "prediction": {"type": "content", "content": _DRAFT},
+            "prediction": {"type": "content", "content": _beginning()},
         }
         return _growth("hand-off", client, asked, first, last, ("speculate", ""))
+
+
+def _beginning() -> str:
+    """What the target will say first: a draft that holds."""
+    model = toy()
+    written = model.greedy(model.encode(model.render(_MESSAGES)), 24)
+    return model.decode(written).partition("\ufffd")[0]  # not into half a character
 
 
 def _growth(
     way: str, client: openai.OpenAI, asked: dict[str, Any], first: int, last: int, expected: tuple[str, str]
 ) -> Growth:
-    messages: Any = [{"role": "user", "content": "Write without end."}]
     readings: list[float] = []
     chunks = 0
     tracemalloc.start()
     try:
-        stream: Any = client.chat.completions.create(messages=messages, stream=True, **asked)
+        stream: Any = client.chat.completions.create(messages=_MESSAGES, stream=True, **asked)
         for _ in stream:
             chunks += 1
             if chunks in (first, last):
