@@ -6,7 +6,8 @@ Output in the documents is never typed. A block names what it shows, and the scr
     <!-- end -->
 
 * ``cheapspec …``: the output of that command, run with an empty environment in an empty folder; it must
-  exit with status 0 and be the same every time.
+  exit with status 0 and be the same every time. A command on ``sample.db`` finds the ledger of
+  ``scripts/sample_ledger.py`` there.
 * ``settings``: the table of the keywords of ``Speculation``, from its code.
 * ``agreement``: the planner's table of how often a draft token is accepted; ``plans``: what it decides about
   the same draft in several situations.
@@ -23,6 +24,8 @@ import sys
 import tempfile
 from decimal import Decimal
 from pathlib import Path
+
+from sample_ledger import write as write_sample
 
 from cheapspec.core.acceptance import DraftToken
 from cheapspec.core.money import Prices
@@ -95,6 +98,8 @@ def output(command: str) -> str:
     executable, *arguments = command.split()
     environment = {"PATH": os.environ["PATH"], "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", "LC_ALL": "C.UTF-8"}
     with tempfile.TemporaryDirectory() as folder:
+        if "sample.db" in command:
+            write_sample(Path(folder, "sample.db"))
         environment |= {"HOME": folder, "CHEAPSPEC_CACHE": str(cache_folder())}
         done = subprocess.run(
             [str(Path(sys.executable).with_name(executable)), *arguments],
