@@ -116,7 +116,7 @@ def _considered(runtime: Runtime, passed: Passed, parsed: Request) -> Passed | A
     if not drafters:
         runtime.warn_no_draft()
         return passed.because("no_draft", "no draft model is set, or its host is down or still loading")
-    base_url = str(api_base(own.url))
+    base_url = api_base(own.url)
     prices, priced_by = runtime.prices.lookup(parsed.model, base_url)
     if prices is None and settings.draft_tokens is None:
         runtime.warn(

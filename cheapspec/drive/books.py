@@ -103,7 +103,7 @@ class Books:
             return Read(problem=told)
         if told.usage is None:
             return Read(told.identity.id)
-        prices, source = self._runtime.prices.lookup(passed.model, str(api_base(passed.request.url)))
+        prices, source = self._runtime.prices.lookup(passed.model, api_base(passed.request.url))
         usd = charge(told.usage, prices, passed.tier).usd
         priced_by = "unknown" if usd is None else "provider" if told.usage.cost_usd is not None else source
         return Read(told.identity.id, told.usage, usd, priced_by)

@@ -73,6 +73,6 @@ def _closed(runtime: Runtime, passed: Passed, call_id: str, status: str, outcome
         usage = usage_of(told)  # llama.cpp's own route counts under names of its own
     usd = None
     if usage is not None:
-        prices, _ = runtime.prices.lookup(passed.model, str(api_base(passed.request.url)))
+        prices, _ = runtime.prices.lookup(passed.model, api_base(passed.request.url))
         usd = charge(usage, prices, passed.tier).usd
     return Call(call_id, status, usage, format_usd(usd), seconds, outcome.status_code)

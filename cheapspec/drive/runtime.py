@@ -91,7 +91,7 @@ class Runtime:
         probe, but for hosts that are known; a refusal ends some day.
         """
         settings, url = passed.settings, passed.request.url
-        facts = targets.get((str(api_base(url)), passed.model, settings.backend))
+        facts = targets.get((api_base(url), passed.model, settings.backend))
         with facts.lock:
             if facts.expires < now:
                 facts.target, facts.reason, facts.detail, facts.expires = None, "not_probed", "", float("inf")
@@ -184,7 +184,7 @@ class Runtime:
 
 
 def _cache_key(own: httpx2.Request, parsed: Request) -> tuple[str, ...]:
-    return (str(api_base(own.url)), parsed.model, credentials(own))
+    return (api_base(own.url), parsed.model, credentials(own))
 
 
 def _conversation(request: Request) -> str:

@@ -61,14 +61,13 @@ def cannot_score(host: str) -> bool:
     return any(".".join(parts[start:]) in _CANNOT_SCORE for start in range(len(parts) - 1))
 
 
-def api_base(url: httpx2.URL) -> httpx2.URL:
-    """The folder in which ``chat/completions`` (or ``completions``) lives, without query."""
-    path = url.path.rstrip("/")
-    for tail in ("/chat/completions", "/completions"):
-        if path.endswith(tail):
-            path = path[: -len(tail)]
-            break
-    return url.copy_with(path=path or "/", query=None)
+def api_base(url: httpx2.URL) -> str:
+    """The URL of the folder in which ``chat/completions`` (or ``completions``) lives, without query."""
+    return _folder(str(url).partition("?")[0])
+
+
+def _folder(path: str) -> str:
+    return path.rstrip("/").removesuffix("/completions").removesuffix("/chat")
 
 
 def draft_url(host: str, path: str) -> httpx2.URL:
@@ -92,7 +91,7 @@ def target_request(template: httpx2.Request, request: HttpRequest, idempotency_k
     if request.body is not None:
         content = json.dumps(request.body, separators=(",", ":")).encode()
         headers["content-type"] = "application/json"
-    url = template.url.copy_with(path=_join(api_base(template.url).path, request.path))
+    url = template.url.copy_with(path=_join(_folder(template.url.path), request.path))
     return httpx2.Request(request.method, url, headers=headers, content=content, extensions=dict(template.extensions))
 
 

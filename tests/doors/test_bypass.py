@@ -54,8 +54,8 @@ def test_bytes_and_objects_are_untouched(name: str, way: Doorway, monkeypatch: p
     async def scenario() -> None:
         hook = seen_async if way.door == "async" else seen
         ours = way.client(http_client=way.http(event_hooks={"response": [hook]}))
-        base = type(ours).__mro__[1]
-        process: Any = base._process_response
+        base: Any = type(ours).__mro__[1]
+        process = base._process_response
 
         def watched(self: Any, **more: Any) -> Any:
             given.append(more["response"])

@@ -68,7 +68,7 @@ def test_b42c_a_pool_reports_openais_error() -> None:
 def test_b42a_loop_after_loop(own: bool) -> None:
     """One async client serves one loop after the other, speculated or not, and leaves no socket open."""
     with doorway("async") as way:
-        options = {"base_url": way.target.base_url, "api_key": "k", "max_retries": 0}
+        options: dict[str, Any] = {"base_url": way.target.base_url, "api_key": "k", "max_retries": 0}
         http = way.http() if own else None
         client = cheapspec.AsyncOpenAI(speculation=way.speculation(), http_client=http, **options)
 

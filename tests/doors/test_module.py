@@ -69,7 +69,7 @@ def test_names_can_be_imported() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     """The message names the module that was asked."""
     with pytest.raises(AttributeError, match="module 'cheapspec' has no attribute 'chatt'"):
-        _ = cheapspec.chatt  # type: ignore[attr-defined]
+        _ = cheapspec.chatt  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_module_level_settings_and_client(module: Doorway, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,20 +77,20 @@ def test_module_level_settings_and_client(module: Doorway, monkeypatch: pytest.M
     monkeypatch.setenv("CHEAPSPEC_DRAFT", "ollama:toy:latest")
     monkeypatch.setenv("CHEAPSPEC_DRAFT_URL", module.draft.url)
     http = module.http()
-    cheapspec.api_key = "module-key"  # type: ignore[attr-defined]
+    cheapspec.api_key = "module-key"
     base_url = f"{module.target.base_url}/"  # openai's module-level setting is joined as it stands
-    cheapspec.base_url = base_url  # type: ignore[attr-defined]
-    cheapspec.http_client = http  # type: ignore[attr-defined]
+    cheapspec.base_url = base_url
+    cheapspec.http_client = http
     assert (openai.api_key, openai.base_url) == ("module-key", base_url)
-    chat = cheapspec.chat  # type: ignore[attr-defined]
+    chat = cheapspec.chat
     reply = chat.completions.create(**ASKED)
     assert reply.choices[0].message.content == ANSWER
     told = cheapspec.info(reply)
     assert told is not None
     assert told.reason == "price_unknown"
     assert module.target.requests[0].headers["authorization"] == "Bearer module-key"
-    assert cheapspec.chat.completions._client is chat.completions._client  # type: ignore[attr-defined]
+    assert cheapspec.chat.completions._client is chat.completions._client
     openai.api_key = "another"
-    cheapspec.chat.completions.create(**ASKED)  # type: ignore[attr-defined]
+    cheapspec.chat.completions.create(**ASKED)
     assert module.target.requests[-1].headers["authorization"] == "Bearer another"
     http.close()

@@ -36,7 +36,7 @@ def reply(status: int = 503, **headers: str) -> httpx2.Response:
 )
 def test_retry_after_in_every_form(headers: dict[str, str], seconds: float | None) -> None:
     """Milliseconds, seconds, floats and dates are honoured; what makes no sense asks for nothing."""
-    assert retry_after(reply(**headers).headers) == seconds
+    assert retry_after(reply(503, **headers).headers) == seconds
 
 
 def test_retry_after_as_a_date() -> None:

@@ -127,4 +127,4 @@ def test_what_is_read_without_parsing() -> None:
     assert model_name(b"[]") == ""
     assert not streams(request)
     assert streams(httpx2.Request("POST", "http://h", content=b'{"stream": true}'))
-    assert str(api_base(request.url)) == "http://h/v1"
+    assert api_base(request.url) == "http://h/v1"
