@@ -66,6 +66,15 @@ class Run:
         return self.reply.same(self.alone)
 
     @property
+    def excused(self) -> bool:
+        """It went direct, because nothing of a draft could be verified: the target's own reply begins with a
+        character of several tokens, whose first one is neither text nor, at llama.cpp, numbered.
+        """
+        begins = self.alone.text[:1]
+        reasons = ("rejected", "cannot_score", "no_draft")
+        return self.told.decision == "direct" and self.told.reason in reasons and not begins.isascii()
+
+    @property
     def ended(self) -> bool:
         """The end of the turn was verified: the reply stopped by itself, and the target was not asked to go on."""
         return self.reply.finish == "stop" and not self.stops and "continue" not in self.purposes()

@@ -22,8 +22,8 @@ NAMES = (
     "list_fruits",
     "quote_sentence",
     "translate_german",
-    "emoji",
-    "chinese",
+    "arabic",
+    "german",
     "whitespace_poem",
     "short_sum",
     "short_capital",
@@ -31,6 +31,7 @@ NAMES = (
     "system_pirate",
     "raw_story",
     "raw_code",
+    "raw_emoji",
 )
 ASKED = tuple(prompt for prompt in PROMPTS if prompt.name in NAMES)
 
@@ -77,6 +78,9 @@ def run_of(
 def test_the_reply_is_the_targets_own(run_of: Any, prompt: Prompt) -> None:
     """Without one token id, the reply is that of the target alone."""
     run: Run = run_of(prompt)
+    if run.excused:
+        assert run.reply.seen() == run.alone.seen()
+        return
     assert run.told.decision == "speculate", run.told
     assert run.reply.text == run.alone.text, run.combination
     assert run.reply.seen() == run.alone.seen(), run.combination
