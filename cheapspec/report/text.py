@@ -58,7 +58,7 @@ def show(console: Console, report: Report) -> None:
 
 def _parts(report: Report, width: int) -> Iterator[RenderableType]:
     grid = _grid()
-    grid.add_row(Text("Bypassed", "bold"), Text(passed_by(report), "yellow" if report.sums.bypassed else ""))
+    grid.add_row(Text("Bypassed", "bold not dim"), Text(passed_by(report), "yellow" if report.sums.bypassed else ""))
     yield grid
     yield _bar(report.sums, width)
     yield _money(report)
@@ -111,7 +111,7 @@ def _money(report: Report) -> RenderableType:
     grid = _grid()
     grid.add_row("Target alone", Text(money(baseline, paid)), how)
     grid.add_row("Paid", Text(money(paid, baseline)), "")
-    grid.add_row(Text("Saved", "bold"), Text(money(sums.saved_usd, baseline), _style(sums)), _told(sums))
+    grid.add_row(Text("Saved", "bold not dim"), Text(money(sums.saved_usd, baseline), _style(sums)), _told(sums))
     return grid
 
 
@@ -162,11 +162,11 @@ def _latency(report: Report) -> RenderableType:
 
 
 def _reasons(report: Report) -> RenderableType:
-    table = _table("Why not speculated", "requests", "share")
-    table.columns[0].min_width = 30
+    table = _table("Why not speculated", "", "requests", "share")
+    table.columns[1].justify = "left"
     for one in report.reasons[:_MOST_ROWS]:
-        name = Text.assemble(one.reason, ("  " + DECISIONS[one.decision], "dim"))
-        table.add_row(name, count(one.requests), percent(one.requests / report.sums.requests))
+        share = percent(one.requests / report.sums.requests)
+        table.add_row(one.reason, Text(DECISIONS[one.decision], "dim"), count(one.requests), share)
     _more(table, len(report.reasons))
     return table
 
