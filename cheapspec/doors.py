@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, cast
 
 from cheapspec.backends.llamacpp import LlamaCppDrafter
 from cheapspec.backends.ollama import OllamaDrafter
 from cheapspec.backends.ollama_names import normalise_host
 from cheapspec.backends.openai_drafter import OpenAIDrafter
+from cheapspec.core.books import Cap, Reservations
 from cheapspec.core.info import Info
 from cheapspec.core.lookup import PromptLookup
 from cheapspec.core.ports import Drafter, Ledger
+from cheapspec.drive.permits import Permits
 from cheapspec.drive.runtime import Runtime
 from cheapspec.drive.settings import Settings
 from cheapspec.drive.state import infos
 from cheapspec.errors import SettingsError
-from cheapspec.ledger.memory import MemoryLedger
+from cheapspec.ledger.budgets import Budget
+from cheapspec.ledger.memory_budgets import BudgetedMemoryLedger
 from cheapspec.ledger.null import NullLedger
+from cheapspec.ledger.sessions import Session, current_session, session_caps
 from cheapspec.prices import PriceBook
 from cheapspec.settings import DraftSpec, Speculation, disabled
 
@@ -56,9 +62,13 @@ class Shared:
         self.speculation = Speculation() if speculation is None else speculation
         given = self.speculation
         self._settings = _settings(given)
-        self.ledger = _ledger(given.ledger)
+        self.ledger = _ledger(given)
+        self._budgets = tuple(_budget(table) for table in given.budgets)
+        if self._budgets:
+            self._keeps_budgets()
         drafters = [_drafter(spec, given) for spec in given.drafts]
-        self.runtime = Runtime(self.read_settings, drafters, PriceBook(given.prices), self.ledger)
+        permits = Permits(Decimal(str(given.allowance)), given.seed_usd)
+        self.runtime = Runtime(self.read_settings, drafters, PriceBook(given.prices), self.ledger, permits)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Shared:
         """A copied client keeps its books in the same ledger."""
@@ -72,15 +82,46 @@ class Shared:
         settings = self._settings
         if headers or options:
             settings = self._read(headers, dict(options))
+        settings = self._in_session(settings)
         return replace(settings, enabled=False) if disabled() else settings
 
+    def session(self, name: str, budget: Budget | None = None) -> Session:
+        """A session on this ledger, to be entered.
+
+        :raises SettingsError: the name is unusable, or the ledger keeps no budgets.
+        """
+        if budget is not None:
+            self._keeps_budgets()
+        return Session(self.ledger, name, budget)
+
+    def _keeps_budgets(self) -> None:
+        if not isinstance(self.ledger, Reservations):
+            kind = type(self.ledger).__name__
+            raise SettingsError(f"a budget needs a ledger that keeps budgets, which a {kind} does not.")
+
+    def _in_session(self, settings: Settings) -> Settings:
+        """With the session that the caller is in, and all budgets that the request counts in."""
+        session = current_session(self.ledger)
+        if session is None and not self._budgets:
+            return settings
+        now = time.time()
+        caps = [*settings.caps, *session_caps(session, now)]
+        caps += (budget.cap(f"budget:{name}", now) for name, budget in self._budgets)
+        if session is None:
+            return replace(settings, caps=tuple(caps))
+        return replace(settings, caps=tuple(caps), session=settings.session or session.name, session_id=session.id)
+
     def _read(self, headers: Mapping[str, str], options: dict[str, Any]) -> Settings:
-        for name in ("budget-usd", "budget_usd", "budget"):
-            if name in headers or name in options:
-                raise SettingsError(f"{name} (request): a budget is not available yet in this version; leave it out.")
         session = options.pop("session", headers.get("session"))
         if session is not None and not isinstance(session, str):
             raise SettingsError(f"session = {session!r} (extra_body cheapspec): write a name.")
+        usd = options.pop("budget_usd", headers.get("budget-usd"))
+        caps: tuple[Cap, ...] = ()
+        if usd is not None:
+            if not session:
+                raise SettingsError("budget_usd (request): a budget belongs to a session; name one too.")
+            self._keeps_budgets()
+            caps = (Budget(usd).cap(f"session:{session}", time.time()),)
         if "accept" in headers:
             options.setdefault("accept", headers["accept"])
         if headers.get("disable", "").strip().lower() not in _FALSE:
@@ -91,7 +132,7 @@ class Shared:
                     f"{name} (extra_body cheapspec) cannot be set for one request; use client.copy(speculation=…)."
                 )
         made = self.speculation.override(options, "extra_body cheapspec") if options else self.speculation
-        return _settings(made, session)
+        return replace(_settings(made, session), caps=caps)
 
 
 def _settings(given: Speculation, session: str | None = None) -> Settings:
@@ -136,10 +177,23 @@ def _embedded_url() -> str:
         return str(_embedded[0].url)
 
 
-def _ledger(given: Any) -> Ledger:
-    if given == "off":
+def _ledger(given: Speculation) -> Ledger:
+    if given.ledger == "off":
         return NullLedger()
-    return MemoryLedger() if given is None else cast(Ledger, given)
+    if isinstance(given.ledger, str):
+        from cheapspec.ledger.database import open_ledger  # SQLAlchemy takes a while to import
+
+        return open_ledger(given.ledger, store_text=given.store_text)
+    return BudgetedMemoryLedger() if given.ledger is None else cast(Ledger, given.ledger)
+
+
+def _budget(table: Mapping[str, Any]) -> tuple[str, Budget]:
+    given = dict(table)
+    name = str(given.pop("name"))
+    try:
+        return name, Budget(**given)
+    except SettingsError as error:
+        raise SettingsError(f"[[budgets]] {name!r}: {error}") from None
 
 
 def info(reply: object) -> Info | None:

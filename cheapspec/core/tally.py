@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from cheapspec.core.effects import Usage
 from cheapspec.core.info import Info, Seconds
-from cheapspec.core.money import Prices, baseline, cost
+from cheapspec.core.money import Prices, charge
 from cheapspec.core.ports import Identity
 
 __all__ = ["Tally"]
@@ -22,7 +22,8 @@ class Tally:
     """Counts of one request; see INTERFACE's ``reply.cheapspec`` for their meaning.
 
     ``cached_share``: the part of the prompt (0 to 1) that the direct call would have found in the
-    provider's cache, as far as earlier calls tell. ``reply_tokens``: tokens of the reply as the target bills
+    provider's cache, as far as earlier calls tell. ``tier``: the service tier that was asked for.
+    ``reply_tokens``: tokens of the reply as the target bills
     them, a verified end-of-turn token included; the baseline counts them.
     """
 
@@ -36,6 +37,7 @@ class Tally:
     handoff_tokens: int = 0
     unverified_tokens: int = 0
     cached_share: float = 0.0
+    tier: str | None = None
     usages: list[Usage] = field(default_factory=list[Usage])
     identity: Identity = field(default_factory=Identity)
     seconds_draft: float = 0.0
@@ -70,11 +72,14 @@ class Tally:
         """Dollars of all billed calls; ``None`` when one of them has no known price."""
         total = Decimal(0)
         for usage in self.usages:
-            amount = cost(usage, prices)
+            amount = charge(usage, prices, self.tier).usd
             if amount is None:
                 return None
             total += amount
         return total
+
+    def _served_tier(self) -> str | None:
+        return next((usage.service_tier for usage in self.usages if usage.service_tier is not None), None)
 
     def _cached(self, prompt: int) -> int:
         """Tokens of the prompt that a direct call would have read from the cache: what earlier calls had
@@ -100,7 +105,8 @@ class Tally:
         paid = self.paid(prices)
         told = any(usage.cost_usd is not None for usage in self.usages)
         prompt = self.prompt_tokens or 0
-        reply = baseline(prompt, self.reply_tokens or 0, self._cached(prompt), prices)
+        alone = Usage(prompt, self.reply_tokens or 0, self._cached(prompt), service_tier=self._served_tier())
+        reply = charge(alone, prices, self.tier).usd
         return Info(
             decision="speculate",
             request_id=request_id,

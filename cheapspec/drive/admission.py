@@ -22,6 +22,7 @@ from cheapspec.core.request import Bypass, Request, admit, sampling
 from cheapspec.core.tally import Tally
 from cheapspec.core.untyped import as_mapping
 from cheapspec.drive.local import hosts
+from cheapspec.drive.permits import account_keys
 from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.settings import Settings
 from cheapspec.drive.state import TargetFacts
@@ -166,7 +167,18 @@ def _job(
         draft_seconds=_draft_seconds(passed.request, settings),
         simulate_scoring=settings.simulate_scoring,
     )
-    return Job(parsed, facts.target, drafters, Tally(cached_share=share), policy, prices, context, now)
+    permit = runtime.permits.of(account_keys(settings, parsed))
+    return Job(
+        parsed,
+        facts.target,
+        drafters,
+        Tally(cached_share=share, tier=passed.tier),
+        policy,
+        prices,
+        context,
+        now,
+        permit,
+    )
 
 
 def _cached_ratio(prices: Prices | None) -> float:

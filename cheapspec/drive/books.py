@@ -27,6 +27,7 @@ from cheapspec.core.ports import Call, CallRow, RequestRow
 from cheapspec.core.reply import Problem, read_completion
 from cheapspec.core.tally import Tally
 from cheapspec.drive.io import Steps, Written
+from cheapspec.drive.permits import BoundPermit, account_keys
 from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.state import infos
 from cheapspec.drive.urls import api_base
@@ -133,6 +134,7 @@ class Books:
         )
         if job is not None:
             self._runtime.remember(passed.request, job.request)
+        self._settle(passed, job, spent, read.usd)
         self._close(info, read.reply_id, passed.detail)
         return info
 
@@ -148,8 +150,21 @@ class Books:
             told = info.baseline_usd if tally.reply_tokens is not None else None
             info = replace(info, baseline_usd=info.paid_usd if told is None else min(told, info.paid_usd))
         runtime.remember(passed.request, job.request)
+        if isinstance(job.permit, BoundPermit):
+            job.permit.settle(info.paid_usd, info.baseline_usd)
         self._close(info, reply_id)
         return info
+
+    def _settle(self, passed: Passed, job: Job | None, spent: Decimal | None, usd: Decimal | None) -> None:
+        """A direct call costs what the baseline costs, and so earns its share of the allowance; what had been spent
+        before it is lost. Of a call whose cost is unknown only the loss counts.
+        """
+        if job is not None and isinstance(job.permit, BoundPermit):
+            direct = usd or Decimal(0)
+            job.permit.settle(None if spent is None else direct + spent, direct)
+        elif usd is not None:
+            permits = self._runtime.permits
+            permits.of(account_keys(passed.settings, passed.parsed)).settle(usd, usd)
 
     def _close(self, info: Info, reply_id: str | None, detail: str = "") -> None:
         """Into table, ledger and log."""

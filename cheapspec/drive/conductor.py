@@ -42,7 +42,7 @@ from cheapspec.core.effects import (
     WaitAny,
 )
 from cheapspec.core.engine import Run, run
-from cheapspec.core.money import cost
+from cheapspec.core.money import charge
 from cheapspec.core.reply import Problem, read_completion
 from cheapspec.drive.admission import Admitted
 from cheapspec.drive.books import Books
@@ -253,7 +253,11 @@ class Conductor:
         status = call.status
         if status == "open":
             status = "cancelled" if call.channel is not None or not call.went else "possibly_billed"
-        usd = None if call.usage is None else cost(call.usage, self._admitted.job.prices)
+        usd = (
+            None
+            if call.usage is None
+            else charge(call.usage, self._admitted.job.prices, self._admitted.passed.tier).usd
+        )
         usd = usd if call.went else Decimal(0)
         seconds = time.monotonic() - call.started if call.seconds is None else call.seconds
         self._books.close_call(call.row, status, call.usage, usd, seconds, call.http_status)

@@ -19,6 +19,7 @@ from cheapspec.core.effects import Note, Op
 from cheapspec.core.money import PrefixMemory
 from cheapspec.core.ports import Drafter, Ledger, PriceSource
 from cheapspec.core.request import Request
+from cheapspec.drive.permits import Permits
 from cheapspec.drive.settings import Settings, SettingsReader
 from cheapspec.drive.state import Breaker, TargetFacts, targets
 from cheapspec.drive.urls import api_base, cannot_score, credentials
@@ -68,12 +69,18 @@ class Runtime:
     """
 
     def __init__(
-        self, read_settings: SettingsReader, drafters: Sequence[Drafter], prices: PriceSource, ledger: Ledger
+        self,
+        read_settings: SettingsReader,
+        drafters: Sequence[Drafter],
+        prices: PriceSource,
+        ledger: Ledger,
+        permits: Permits,
     ) -> None:
         self.read_settings = read_settings
         self.drafters = tuple(drafters)
         self.prices = prices
         self.ledger = ledger
+        self.permits = permits
         self.breaker = Breaker()
         self._memory = PrefixMemory()
         self._lock = threading.RLock()
@@ -82,6 +89,7 @@ class Runtime:
     def renew_locks(self) -> None:
         """After a fork, in the child."""
         self._lock = threading.RLock()
+        self.permits.renew_locks()
         self.breaker.renew_locks()
 
     # --- what is known of the endpoint -----------------------------------------------------------

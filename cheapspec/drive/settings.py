@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from cheapspec.core.books import Cap
+
 __all__ = ["Settings", "SettingsReader"]
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of one request. ``backend``: API family of the target, ``auto``: find out. Times in seconds."""
+    """The settings of one request. ``backend``: API family of the target, ``auto``: find out. Times in seconds.
+    ``caps``: the budgets that the request counts in.
+    """
 
     enabled: bool = True
     backend: str = "auto"
@@ -25,6 +29,8 @@ class Settings:
     simulate_scoring: bool = False
     workload: str | None = None
     session: str | None = None
+    session_id: str | None = None
+    caps: tuple[Cap, ...] = ()
 
 
 class SettingsReader(Protocol):
