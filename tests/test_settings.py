@@ -54,6 +54,8 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "assume_temperature": None,
         "prices": None,
         "ledger": None,
+        "store_text": False,
+        "budgets": (),
         "max_draft_tokens": None,
         "draft_tokens": None,
         "draft_timeout": None,
@@ -111,13 +113,15 @@ def test_a_machine_without_a_home_needs_none(monkeypatch: pytest.MonkeyPatch) ->
         ("[speculaton]\n", "unknown table 'speculaton' (cheapspec.toml). Did you mean 'speculation'?"),
         ("[zzzz]\n", "unknown table 'zzzz' (cheapspec.toml). Known are:"),
         ("draft = 'x'", "'draft' (cheapspec.toml) stands outside a table: move it into [speculation]"),
-        ("[[budgets]]\nname = 'b'", "[budgets] (cheapspec.toml) is not available yet in this version"),
+        ("[budgets]\nname = 'b'", "'budgets' (cheapspec.toml) must be a list of tables: write [[budgets]]"),
+        ("[[budgets]]\nname = 'b'", "([[budgets]], cheapspec.toml): the budget 'b' has no usd; write usd = 5"),
+        ("[[budgets]]\nusd = 5", "([[budgets]], cheapspec.toml): a budget has no name; write name = '…'"),
+        ("[[budgets]]\nname = 'b'\nusd = 5\nperoid = 'day'", "unknown key 'peroid'; did you mean 'period'?"),
+        ("[[budgets]]\nname = 'b'\nusd = 5\nzzzz = 1", "unknown key 'zzzz'; known are name, usd, period"),
+        (2 * "[[budgets]]\nname = 'b'\nusd = 5\n", "two budgets have the same name"),
         ("[proxy]\nport = 1", "[proxy] (cheapspec.toml) is not available yet in this version"),
-        (
-            "[ledger]\nurl = 'sqlite:///x'",
-            "ledger = 'sqlite:///x' ([ledger] url, cheapspec.toml): a ledger in a database",
-        ),
-        ("[ledger]\nstore_text = true", "store_text (cheapspec.toml) is not available yet in this version"),
+        ("[ledger]\nurl = 'here'", "ledger = 'here' ([ledger] url, cheapspec.toml): 'here' is no ledger; write sqlite"),
+        ("[ledger]\nstore_text = 3", "store_text = 3 ([ledger] store_text, cheapspec.toml): Input should be a valid"),
         ("[ledger]\nurll = ''", "unknown setting 'urll' ([ledger], cheapspec.toml). Did you mean 'url'?"),
         ("[speculation]\nallowance = -1", "allowance = -1 ([speculation], cheapspec.toml): Input should be greater"),
         ("[prices.m]\ninput = 1", "prices ([prices], cheapspec.toml): model 'm': 'output' is missing"),
@@ -137,9 +141,15 @@ def test_a_file_that_is_not_text_is_refused(own_folder: Path) -> None:
 
 
 def test_the_file_may_turn_the_ledger_off(own_folder: Path) -> None:
-    """What this version can do about the ledger is understood in the file."""
+    """Or say where it is, what it keeps, and which caps there are."""
     (own_folder / "cheapspec.toml").write_text('[ledger]\nurl = "off"\nstore_text = false\n')
     assert Speculation().ledger == "off"
+    (own_folder / "cheapspec.toml").write_text(
+        '[ledger]\nurl = "sqlite:///x.db"\nstore_text = true\n[[budgets]]\nname = "team"\nusd = 20.5\nperiod = "day"\n'
+    )
+    given = Speculation()
+    assert (given.ledger, given.store_text) == ("sqlite:///x.db", True)
+    assert given.budgets == ({"name": "team", "usd": 20.5, "period": "day"},)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +172,7 @@ def test_the_file_may_turn_the_ledger_off(own_folder: Path) -> None:
         ({"target_backend": "vlm"}, "did you mean 'vllm'?"),
         ({"shadow": 5}, "shadow = 5 (keyword): comparing requests in shadow is not available yet"),
         ({"shadow": -1}, "shadow = -1 (keyword): Input should be greater than or equal to 0"),
-        ({"ledger": "sqlite:///x.db"}, "a ledger in a database is not available yet"),
+        ({"ledger": "x.db"}, "'x.db' is no ledger; write sqlite:///PATH"),
         ({"ledger": 3}, "a int is no ledger"),
         ({"allowance": "lots"}, "allowance = 'lots' (keyword): Input should be a valid number"),
         ({"allowance": float("nan")}, "allowance = nan"),
@@ -190,7 +200,7 @@ def test_every_mistake_is_named_at_once() -> None:
 
 def test_messages_carry_no_password_and_no_endless_value() -> None:
     """A URL's credentials do not reach logs through an error; a long value is cut."""
-    assert "hunter2" not in refused(ledger="postgresql://me:hunter2@db/x")
+    assert "hunter2" not in refused(ledger="mysql://me:hunter2@db/x")
     assert "hunter2" not in refused(draft_url="ftp://me:hunter2@host")
     assert len(refused(allowance="9" * 5000 + "x")) < 300
 
@@ -200,8 +210,8 @@ def test_an_environment_variable_is_named_in_the_message(monkeypatch: pytest.Mon
     monkeypatch.setenv("CHEAPSPEC_ALLOWANCE", "two")
     assert "allowance = 'two' (environment variable CHEAPSPEC_ALLOWANCE)" in refused()
     monkeypatch.setenv("CHEAPSPEC_ALLOWANCE", "0")
-    monkeypatch.setenv("CHEAPSPEC_LEDGER", "postgresql://h/d")
-    assert "(environment variable CHEAPSPEC_LEDGER): a ledger in a database is not available yet" in refused()
+    monkeypatch.setenv("CHEAPSPEC_LEDGER", "on")
+    assert "ledger = 'on' (environment variable CHEAPSPEC_LEDGER): 'on' is no ledger" in refused()
 
 
 def test_b33_an_explicit_draft_url_beats_the_environment(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

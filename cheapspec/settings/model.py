@@ -8,7 +8,7 @@ nothing is silently ignored.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
@@ -34,6 +34,7 @@ from cheapspec.settings.sources import NOT_YET, Setting, gather, unknown_key
 
 __all__ = ["Speculation"]
 
+_BUDGET_KEYS = ("name", "usd", "period", "timezone", "unknown")
 RULES = ("exact", "lenient", "agree", "answer", "judge", "ok_or_answer", "patch", "text_match")
 BACKENDS = ("auto", "vllm", "llamacpp", "generic")
 
@@ -57,7 +58,11 @@ class Speculation(BaseModel):
     :param assume_temperature: what an omitted temperature means at this endpoint (also: top_p 1, no top_k,
         no penalties); ``None``: such requests go direct.
     :param prices: the user's own price list (:mod:`cheapspec.settings.pricelist`); kept as a dict by model.
-    :param ledger: ``"off"``, an object with the ledger's methods, or ``None`` for this version's default, memory.
+    :param ledger: the URL of a database (``sqlite:///PATH``, ``postgresql://…``), ``"off"``, an object with the
+        ledger's methods, or ``None`` for this version's default, memory.
+    :param store_text: keep prompts and replies in the ledger's database.
+    :param budgets: caps on everything that uses the ledger: a list of tables with ``name`` and ``usd``, and perhaps
+        ``period``, ``timezone`` and ``unknown`` (:class:`cheapspec.Budget`).
     :param max_draft_tokens: longest draft asked for. ``draft_tokens``: a fixed number of draft tokens a
         round, planner and allowance off (tests and bench).
     :param draft_timeout: seconds for one draft; ``None``: min(request timeout / 10, 20).
@@ -86,6 +91,8 @@ class Speculation(BaseModel):
     assume_temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     prices: dict[str, Prices] | None = None
     ledger: Any = None
+    store_text: bool = False
+    budgets: tuple[dict[str, Any], ...] = ()
     max_draft_tokens: Count | None = None
     draft_tokens: Count | None = None
     draft_timeout: Positive | None = None
@@ -112,7 +119,9 @@ class Speculation(BaseModel):
             max_added_latency: float | None = None,
             assume_temperature: float | None = None,
             prices: Mapping[str, Any] | None = None,
-            ledger: Literal["off"] | Ledger | None = None,
+            ledger: str | Ledger | None = None,
+            store_text: bool = False,
+            budgets: Sequence[Mapping[str, Any]] = (),
             max_draft_tokens: int | None = None,
             draft_tokens: int | None = None,
             draft_timeout: float | None = None,
@@ -210,9 +219,29 @@ class Speculation(BaseModel):
         methods = ("open_request", "open_call", "close_call", "close_request")
         if value is None or value == "off" or all(callable(getattr(value, name, None)) for name in methods):
             return value
-        if isinstance(value, str):
-            raise ValueError(f"a ledger in a database {NOT_YET}; leave it out (memory) or write 'off'")
-        raise ValueError(f"a {type(value).__name__} is no ledger; write 'off', or give an object with {methods}")
+        if isinstance(value, str) and re.match(r"(sqlite|postgres(ql)?)(\+\w+)?://", value):
+            return value
+        what = repr(value) if isinstance(value, str) else f"a {type(value).__name__}"
+        raise ValueError(f"{what} is no ledger; write sqlite:///PATH, postgresql://HOST/DATABASE or off")
+
+    @field_validator("budgets")
+    @classmethod
+    def _budgets(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        for budget in value:
+            for key in budget:
+                if key not in _BUDGET_KEYS:
+                    near = get_close_matches(key, _BUDGET_KEYS, 1)
+                    known = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_BUDGET_KEYS)}"
+                    raise ValueError(f"unknown key {key!r}; {known}")
+            name = budget.get("name")
+            if not isinstance(name, str) or not name.strip():
+                raise ValueError("a budget has no name; write name = '…'")
+            if "usd" not in budget:
+                raise ValueError(f"the budget {name!r} has no usd; write usd = 5")
+        names = [budget["name"] for budget in value]
+        if len(set(names)) != len(names):
+            raise ValueError("two budgets have the same name")
+        return value
 
     @field_validator("keep_alive")
     @classmethod

@@ -36,8 +36,8 @@ VARIABLES = {
 NOT_YET = "is not available yet in this version"
 FALSE_WORDS = frozenset({"", "0", "false", "no", "off"})
 
-_TABLES = ("speculation", "ledger", "prices")
-_LATER_TABLES = ("budgets", "proxy")
+_TABLES = ("speculation", "ledger", "prices", "budgets")
+_LATER_TABLES = ("proxy",)
 _LEDGER_KEYS = ("url", "store_text")
 
 
@@ -127,6 +127,7 @@ def _file(path: Path, names: frozenset[str], price_layers: list[dict[str, Prices
         raise SettingsError(f"{origin} cannot be read ({error.strerror or error}).") from None
     except ValueError as error:  # not UTF-8, or not TOML
         raise SettingsError(f"{origin} is not TOML ({error}).") from None
+    found: dict[str, Setting] = {}
     for table, content in tables.items():
         if table in _LATER_TABLES:
             raise SettingsError(f"[{table}] ({origin}) {NOT_YET}; remove it, since it would have no effect.")
@@ -134,9 +135,13 @@ def _file(path: Path, names: frozenset[str], price_layers: list[dict[str, Prices
             if table in names:
                 raise SettingsError(f"{table!r} ({origin}) stands outside a table: move it into [speculation].")
             raise unknown_key(table, (*_TABLES, *_LATER_TABLES), origin, "table")
-        if not isinstance(content, dict):
+        if table == "budgets":
+            if not isinstance(content, list):
+                raise SettingsError(f"'budgets' ({origin}) must be a list of tables: write [[budgets]].")
+            found["budgets"] = Setting(content, f"[[budgets]], {origin}")
+        elif not isinstance(content, dict):
             raise SettingsError(f"{table!r} ({origin}) must be a table: write [{table}].")
-    found = _ledger(cast(dict[str, Any], tables.get("ledger", {})), origin)
+    found |= _ledger(cast(dict[str, Any], tables.get("ledger", {})), origin)
     if "prices" in tables:
         price_layers.append(_prices(parse_prices, tables["prices"], f"[prices], {origin}"))
     for key, value in cast(dict[str, Any], tables.get("speculation", {})).items():
@@ -153,9 +158,10 @@ def _ledger(table: Mapping[str, Any], origin: str) -> dict[str, Setting]:
     for key in table:
         if key not in _LEDGER_KEYS:
             raise unknown_key(key, _LEDGER_KEYS, f"[ledger], {origin}")
-    if table.get("store_text", False) is not False:
-        raise SettingsError(f"[ledger] store_text ({origin}) {NOT_YET}; prompts and replies are never stored.")
-    return {"ledger": Setting(table["url"], f"[ledger] url, {origin}")} if "url" in table else {}
+    found = {"ledger": Setting(table["url"], f"[ledger] url, {origin}")} if "url" in table else {}
+    if "store_text" in table:
+        found["store_text"] = Setting(table["store_text"], f"[ledger] store_text, {origin}")
+    return found
 
 
 def _prices(read: Any, raw: Any, origin: str) -> dict[str, Prices]:

@@ -1,0 +1,87 @@
+"""The most that a call can cost, before it goes out: what a budget reserves, what a lost call counts as.
+
+Rules
+-----
+* A token is at least one byte of the request's body, so the body's length bounds the input, templates included
+  (their keys and braces in JSON outweigh a template's special tokens). All of it is taken as uncached, written
+  to the cache at its surcharge, at the dearest step that it may reach.
+* Output is bounded by ``max_completion_tokens`` or ``max_tokens``, else by the model's own limit, times ``n``. A text
+  completion that says nothing gets 16 (OpenAI API reference, completions, of 2026-11).
+* Of two service tiers that may serve, the dearer. What bytes do not bound (pictures and sound by URL) or nobody
+  has a price for is unknown: ``None``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, cast
+
+from cheapspec.core.money import Prices
+
+__all__ = ["exposure"]
+
+_COMPLETION_TOKENS = 16
+_MILLION = Decimal(1_000_000)
+
+
+def exposure(
+    body: Mapping[str, Any], size: int, kind: str, prices: Prices | None, limit: int | None = None
+) -> Decimal | None:
+    """Dollars of the caller's own request at most, ``None`` unknown.
+
+    :param body: the request as it goes out; ``size``: its length in bytes.
+    :param kind: ``chat`` or ``completion``.
+    :param limit: the model's own limit of output tokens, ``None`` unknown.
+    """
+    if prices is None or kind not in ("chat", "completion") or not _text_only(body):
+        return None
+    told = body.get("max_completion_tokens", body.get("max_tokens", body.get("n_predict")))
+    if told is None:
+        told = _COMPLETION_TOKENS if kind == "completion" else limit
+    choices = max(_count(body.get("n"), 1), _count(body.get("best_of"), 1))
+    prompts = _prompts(body.get("prompt"))
+    if not isinstance(told, int) or isinstance(told, bool) or told < 0:
+        return None
+    tiers = [prices, prices.of_tier(_tier(body))]
+    known = [_bill(tier, size, told * choices * prompts) for tier in tiers if tier is not None]
+    return max(known) if len(known) == len(tiers) else None
+
+
+def _bill(prices: Prices, input_tokens: int, output_tokens: int) -> Decimal:
+    rows = [prices, *(row for above, row in prices.steps if input_tokens > above)]
+    per_input = max(max(row.input, row.cache_write or row.input) for row in rows)
+    per_output = max(row.output for row in rows)
+    return (input_tokens * per_input + output_tokens * per_output) / _MILLION + max(row.request for row in rows)
+
+
+def _tier(body: Mapping[str, Any]) -> str | None:
+    tier = body.get("service_tier")
+    return tier if isinstance(tier, str) and tier != "auto" else None
+
+
+def _count(value: object, otherwise: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else otherwise
+
+
+def _prompts(prompt: object) -> int:
+    """How many prompts a text completion has: a list of numbers is one, in tokens."""
+    listed = cast("list[object]", prompt) if isinstance(prompt, list) else []
+    return max(1, sum(isinstance(one, str | list) for one in listed))
+
+
+def _text_only(body: Mapping[str, Any]) -> bool:
+    """Whether every part of every message is text: of others bytes tell nothing."""
+    if body.get("audio") is not None or "audio" in (body.get("modalities") or ()):
+        return False
+    messages = body.get("messages")
+    if not isinstance(messages, list):
+        return True
+    for message in cast("list[object]", messages):
+        content = cast("Mapping[str, Any]", message).get("content") if isinstance(message, Mapping) else None
+        if isinstance(content, list):
+            for part in cast("list[object]", content):
+                kind = cast("Mapping[str, Any]", part).get("type") if isinstance(part, Mapping) else None
+                if kind not in ("text", "refusal"):
+                    return False
+    return True

@@ -1,0 +1,93 @@
+"""What a call can cost at most, before it goes out."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from cheapspec.core.exposure import exposure
+from cheapspec.core.money import Prices
+
+PRICES = Prices(Decimal("0.40"), Decimal(3), cached_input=Decimal("0.04"))
+ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "Well?"}]}
+
+
+@pytest.mark.parametrize(
+    ("more", "kind", "output"),
+    [
+        ({"max_tokens": 100}, "chat", 100),
+        ({"max_completion_tokens": 50, "max_tokens": 100}, "chat", 50),
+        ({"max_tokens": 100, "n": 3}, "chat", 300),
+        ({"max_tokens": 100, "n": True}, "chat", 100),
+        ({"prompt": "a"}, "completion", 16),
+        ({"prompt": ["a", "b"], "max_tokens": 10}, "completion", 20),
+        ({"prompt": [[1, 2], [3]], "max_tokens": 10}, "completion", 20),
+        ({"prompt": [1, 2, 3], "max_tokens": 10, "best_of": 4}, "completion", 40),
+        ({"prompt": "a", "n_predict": 7}, "completion", 7),
+        ({"max_tokens": 10, "service_tier": "auto"}, "chat", 10),
+    ],
+)
+def test_output_is_bounded_by_what_the_request_says(more: dict[str, Any], kind: str, output: int) -> None:
+    """Every token of the body is a byte at least, every answer as long as it may be."""
+    assert exposure({**ASKED, **more}, 1000, kind, PRICES) == (1000 * PRICES.input + output * PRICES.output) / 1_000_000
+
+
+def test_without_a_limit_the_models_own_counts() -> None:
+    """And without that the worst case is unknown."""
+    assert exposure(ASKED, 1000, "chat", PRICES, 2000) == (1000 * PRICES.input + 2000 * PRICES.output) / 1_000_000
+    assert exposure(ASKED, 1000, "chat", PRICES) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]}]},
+        {**ASKED, "audio": {"voice": "x"}},
+        {**ASKED, "modalities": ["text", "audio"]},
+        {**ASKED, "max_tokens": "many"},
+        {**ASKED, "max_tokens": -1},
+        {"messages": ["no mapping"], "max_tokens": None},
+    ],
+)
+def test_what_bytes_do_not_bound_is_unknown(body: dict[str, Any]) -> None:
+    """Pictures, sound and nonsense."""
+    assert exposure({"max_tokens": 10, **body}, 1000, "chat", PRICES) is None
+
+
+def test_text_parts_are_text() -> None:
+    """A list of text parts is as good as a string; a strange message is the server's to refuse."""
+    body = {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}, "x"], "max_tokens": 1}
+    assert exposure(body, 10, "chat", PRICES) is not None
+    assert exposure({"messages": [{"content": ["x"]}], "max_tokens": 1}, 10, "chat", PRICES) is None
+
+
+def test_without_a_price_or_a_route_it_is_unknown() -> None:
+    """Never zero."""
+    assert exposure({**ASKED, "max_tokens": 1}, 10, "chat", None) is None
+    assert exposure({"input": "a"}, 10, "other", PRICES) is None
+    assert exposure({"prompt": "a"}, 10, "completion", PRICES) is not None
+
+
+def test_the_dearest_of_everything_counts() -> None:
+    """Surcharges for writing the cache, steps, fees, and the dearer of two tiers; an unpriced tier is unknown."""
+    long = Prices(Decimal(2), Decimal(4))
+    fast = Prices(Decimal(1), Decimal(9))
+    prices = Prices(
+        Decimal(1),
+        Decimal(5),
+        cache_write=Decimal("1.25"),
+        request=Decimal("0.01"),
+        tiers=(("priority", fast),),
+        steps=((500, long),),
+    )
+    body = {**ASKED, "max_tokens": 100}
+    fee = Decimal("0.01")
+    assert exposure(body, 100, "chat", prices) == (100 * Decimal("1.25") + 100 * 5) / Decimal(1_000_000) + fee
+    assert exposure(body, 600, "chat", prices) == (600 * Decimal(2) + 100 * 5) / Decimal(1_000_000) + fee
+    tiered = {**body, "service_tier": "priority"}
+    standard = exposure(body, 100, "chat", prices)
+    assert standard is not None
+    assert exposure(tiered, 100, "chat", prices) == max(standard, (100 * Decimal(1) + 900) / Decimal(1_000_000))
+    assert exposure({**body, "service_tier": "flex"}, 100, "chat", prices) is None
