@@ -92,8 +92,9 @@ def test_a_caller_who_leaves_while_waiting(slow: Doorway) -> None:
     async def scenario() -> None:
         async with slow.client() as client:
             async for line in lines_of(client):
-                assert line.startswith(":")
-                break
+                assert line.startswith(":") or not line
+                if slow.target.of("score"):  # leave in the middle of the scoring call, however slow the draft was
+                    break
             [exchange] = slow.target.of("score")
             assert await asyncio.to_thread(slow.target.wait_for, lambda: exchange.hung_up, 2.0)
 
