@@ -22,6 +22,8 @@ from cheapspec.core.acceptance import (
 from cheapspec.core.info import Info
 from cheapspec.doors import info
 from cheapspec.errors import CapabilityError, CheapspecError, LedgerError, PriceUnknownError, SettingsError
+from cheapspec.ledger.budgets import Budget
+from cheapspec.ledger.sessions import Session
 from cheapspec.settings import Speculation
 from cheapspec.transport import AsyncTransport, Transport
 
@@ -75,6 +77,7 @@ __all__ = [
     "AsyncOpenAI",
     "AsyncTransport",
     "AzureOpenAI",
+    "Budget",
     "CapabilityError",
     "CheapspecError",
     "Client",
@@ -83,6 +86,7 @@ __all__ = [
     "LedgerError",
     "OpenAI",
     "PriceUnknownError",
+    "Session",
     "SettingsError",
     "Speculation",
     "TargetLogprob",

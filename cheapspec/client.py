@@ -24,6 +24,8 @@ from cheapspec.connections import Connections
 from cheapspec.doors import Shared
 from cheapspec.drive import aio, sync
 from cheapspec.drive.outcome import TargetFailed
+from cheapspec.ledger.budgets import Budget
+from cheapspec.ledger.sessions import Session
 from cheapspec.options import (
     AsyncAzureCopyOptions,
     AsyncAzureOptions,
@@ -116,6 +118,14 @@ class OpenAI(openai.OpenAI):
 
     with_options = copy
 
+    def session(self, name: str, budget: Budget | None = None) -> Session:
+        """``with client.session("nightly", budget=Budget(usd=5)):`` – what is asked inside belongs together
+        (:mod:`cheapspec.ledger.sessions`).
+
+        :raises SettingsError: the name is unusable, or the ledger keeps no budgets.
+        """
+        return self._cheapspec.session(name, budget)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Locks and connections cannot be copied: a deep copy is a :meth:`copy`."""
         return self.copy()
@@ -152,6 +162,14 @@ class AsyncOpenAI(openai.AsyncOpenAI):
         return super().copy(**_copied(self._cheapspec, speculation, kwargs))
 
     with_options = copy
+
+    def session(self, name: str, budget: Budget | None = None) -> Session:
+        """``with client.session("nightly", budget=Budget(usd=5)):`` – what is asked inside belongs together
+        (:mod:`cheapspec.ledger.sessions`).
+
+        :raises SettingsError: the name is unusable, or the ledger keeps no budgets.
+        """
+        return self._cheapspec.session(name, budget)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Locks and connections cannot be copied: a deep copy is a :meth:`copy`."""
