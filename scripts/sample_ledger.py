@@ -39,7 +39,7 @@ def write(path: Path, requests: int = 400) -> None:
             _speculated(ledger, row, chance)
         else:
             _passed(ledger, row, chance)
-    if not ledger.flush():
+    if not ledger.flush() or ledger.lost:
         sys.exit(f"{path} could not be written.")
     ledger.close()
 

@@ -188,6 +188,21 @@ class Report:
             counts[reason.reason] = counts.get(reason.reason, 0) + reason.requests
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, width: int = 80) -> str:
+        """What ``cheapspec report`` prints, without colours, ``width`` columns wide."""
+        from cheapspec.report.text import plain  # it is built on this module
+
+        return plain(self, width)
+
+    def html(self) -> str:
+        """One page with charts that needs nothing else (``cheapspec report --html``)."""
+        from cheapspec.report.page import page
+
+        return page(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Strict JSON: money as strings in dollars, unknown ``null``, times in seconds."""
         sums, tokens, interval = self.sums, self.tokens, self.lossy.interval

@@ -9,6 +9,7 @@ Rules
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
@@ -33,7 +34,7 @@ from cheapspec.report.words import (
     verdict,
 )
 
-__all__ = ["show"]
+__all__ = ["plain", "show"]
 
 _SHADES = {
     "speculated": ("█", "green"),
@@ -54,6 +55,16 @@ def show(console: Console, report: Report) -> None:
     console.print(title, soft_wrap=True)
     for part in _parts(report, console.width):
         console.print(Padding(part, (1, 0, 0, 0)))
+
+
+def plain(report: Report, width: int = 80) -> str:
+    """The same as text, without colours and without spaces at the ends of lines."""
+    out = io.StringIO()
+    console = Console(
+        file=out, width=width, color_system=None, highlight=False, force_terminal=False, force_jupyter=False
+    )
+    show(console, report)
+    return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 
 def _parts(report: Report, width: int) -> Iterator[RenderableType]:

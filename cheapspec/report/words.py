@@ -120,7 +120,10 @@ def notes(report: Report) -> list[str]:
         share = percent(report.tokens.unverified / report.tokens.drafted)
         said.append(f"{count(report.tokens.unverified)} draft tokens ({share}) could not be verified")
     if report.lossy.accepted:
-        audited = f"{count(report.lossy.audited)} were compared with it" if report.lossy.audited else "none was audited"
+        number = report.lossy.audited
+        audited = (
+            f"{count(number)} {'was' if number == 1 else 'were'} compared with it" if number else "none was audited"
+        )
         said.append(
             f"{_requests(report.lossy.accepted)} accepted under rules that may differ from the target; {audited}"
         )

@@ -13,6 +13,7 @@ from rich.console import Console
 from cheapspec.core.ports import RequestRow
 from cheapspec.ledger import MemoryLedger
 from cheapspec.report import report_of
+from cheapspec.report.page import page
 from cheapspec.report.text import show
 from cheapspec.report.words import count, money, percent, seconds, signed
 
@@ -110,6 +111,33 @@ def test_kinds_of_requests_differ_without_colours() -> None:
     bar = text.splitlines()[4] if "█" in text.splitlines()[4] else text.splitlines()[5]
     assert {"█", "▓", "░", "x", "·"} == set(bar.strip())
     assert "\x1b" not in text
+
+
+def test_what_a_reader_must_know_is_said_below() -> None:
+    """Simulated bills, unverified drafts, lossy rules and what the ledger forgot are never silent."""
+    ledger = MemoryLedger(capacity=2)
+    ask(ledger, "lost", "direct", ("direct", "0.1"))
+    ask(ledger, "a", "speculate", ("score", "0.1"), baseline_usd="0.2", simulated=True, **{**GOOD, "rule": "judge"})
+    ask(ledger, "b", "direct", ("direct", "0.1"), reason="rejected", drafted_tokens=50, unverified_tokens=50)
+    text = " ".join(printed(ledger, session=None).split())
+    for said in (
+        "! the bill of 1 request is simulated (demo or bench): nobody was charged",
+        "! 50 draft tokens (50 %) could not be verified",
+        "! 1 request accepted under rules that may differ from the target; none was audited",
+        "! 1 request is no longer kept whole, and so in no figure",
+    ):
+        assert said in text
+    ask(ledger, "c", "speculate", ("judge", "0.1"), ("audit", "0.1"), baseline_usd="0.2", **{**GOOD, "rule": "judge"})
+    assert "; 1 were compared with it" not in printed(ledger)
+    assert "1 was compared with it" in " ".join(printed(ledger).split())
+
+
+def test_a_report_prints_itself() -> None:
+    """``print(client.report())`` is what the command shows; the page is there too."""
+    report = report_of(busy())
+    assert str(report).splitlines() == [line.rstrip() for line in printed(busy()).splitlines()]
+    assert max(map(len, report.text(60).splitlines())) <= 60
+    assert report.html() == page(report)
 
 
 def test_an_empty_ledger_is_a_report_too() -> None:
