@@ -18,7 +18,7 @@ from decimal import Decimal
 
 import httpx2
 
-from cheapspec.core.books import Ticket
+from cheapspec.core.books import Reservations, Ticket
 from cheapspec.core.effects import HttpReply, Usage
 from cheapspec.core.engine import Job
 from cheapspec.core.info import Info, Seconds
@@ -48,30 +48,48 @@ class Read:
     usd: Decimal | None = None
     priced_by: str = "unknown"
     problem: Problem | None = None
+    budget_usd: Decimal | None = None
 
 
 class Books:
-    """Opened with the request, closed once."""
+    """Opened with the request, closed once. ``reserved``: budgets hold something for it; ``runtime``: what its client
+    shares.
+    """
 
     def __init__(self, runtime: Runtime, passed: Passed, *, stream: bool) -> None:
-        self._runtime = runtime
+        self.runtime = runtime
         self._passed = passed
         self._started = time.monotonic()
         self._rows = 0
         self._tickets: dict[str, Ticket[object]] = {}
+        self.reserved = False
         self.closed = False
         settings = passed.settings
         kind = passed.kind or "other"
         runtime.ledger.open_request(
-            RequestRow(passed.request_id, time.time(), passed.model, kind, stream, settings.session, settings.workload)
+            RequestRow(
+                passed.request_id,
+                time.time(),
+                passed.model,
+                kind,
+                stream,
+                settings.session,
+                settings.workload,
+                settings.session_id,
+            )
         )
 
-    def open_call(self, side: str, purpose: str, *, billed: bool) -> str:
-        """A call is about to go out. Its id."""
+    @property
+    def next_id(self) -> str:
+        """The id that the next call will have."""
+        return f"{self._passed.request_id}.{self._rows + 1}"
+
+    def open_call(self, side: str, purpose: str, *, billed: bool, worst: Decimal | None = None) -> str:
+        """A call is about to go out. Its id (the next one). ``worst``: the most that it can cost, ``None`` unknown."""
+        call_id = self.next_id
         self._rows += 1
-        call_id = f"{self._passed.request_id}.{self._rows}"
-        row = CallRow(call_id, self._passed.request_id, side, purpose, billed, time.time())
-        ticket = self._runtime.ledger.open_call(row)
+        row = CallRow(call_id, self._passed.request_id, side, purpose, billed, time.time(), format_usd(worst))
+        ticket = self.runtime.ledger.open_call(row)
         if ticket is not None:
             self._tickets[call_id] = ticket
         return call_id
@@ -90,9 +108,11 @@ class Books:
         usd: Decimal | None = None,
         seconds: float | None = None,
         http_status: int | None = None,
+        budget_usd: Decimal | None = None,
     ) -> None:
-        """A call ended."""
-        self._runtime.ledger.close_call(Call(call_id, status, usage, format_usd(usd), seconds, http_status))
+        """A call ended. ``budget_usd``: what budgets count where that is more than ``usd``."""
+        call = Call(call_id, status, usage, format_usd(usd), seconds, http_status, format_usd(budget_usd))
+        self.runtime.ledger.close_call(call)
 
     def read(self, response: httpx2.Response, *, stream: bool) -> Read:
         """Read a direct reply; of a stream, another route or an error nothing is known."""
@@ -104,10 +124,11 @@ class Books:
             return Read(problem=told)
         if told.usage is None:
             return Read(told.identity.id)
-        prices, source = self._runtime.prices.lookup(passed.model, api_base(passed.request.url))
-        usd = charge(told.usage, prices, passed.tier).usd
+        prices, source = self.runtime.prices.lookup(passed.model, api_base(passed.request.url))
+        charged = charge(told.usage, prices, passed.tier)
+        usd = charged.usd
         priced_by = "unknown" if usd is None else "provider" if told.usage.cost_usd is not None else source
-        return Read(told.identity.id, told.usage, usd, priced_by)
+        return Read(told.identity.id, told.usage, usd, priced_by, budget_usd=charged.budget_usd)
 
     def went_direct(self, passed: Passed, read: Read, job: Job | None = None) -> Info:
         """The target alone answered, or nobody did. ``job``: the run that was tried before, with what it spent."""
@@ -133,14 +154,14 @@ class Books:
             seconds=Seconds(tally.seconds_draft, tally.seconds_verify, 0.0, time.monotonic() - self._started),
         )
         if job is not None:
-            self._runtime.remember(passed.request, job.request)
+            self.runtime.remember(passed.request, job.request)
         self._settle(passed, job, spent, read.usd)
         self._close(info, read.reply_id, passed.detail)
         return info
 
     def speculated(self, job: Job, priced_by: str, reply_id: str, *, whole: bool) -> Info:
         """The engine answered. ``whole``: to its end; else it broke off or the caller left, and no saving is booked."""
-        passed, tally, runtime = self._passed, job.tally, self._runtime
+        passed, tally, runtime = self._passed, job.tally, self.runtime
         if tally.drafter is not None:
             runtime.breaker.worked(tally.drafter)
         settings = passed.settings
@@ -163,14 +184,16 @@ class Books:
             direct = usd or Decimal(0)
             job.permit.settle(None if spent is None else direct + spent, direct)
         elif usd is not None:
-            permits = self._runtime.permits
+            permits = self.runtime.permits
             permits.of(account_keys(passed.settings, passed.parsed)).settle(usd, usd)
 
     def _close(self, info: Info, reply_id: str | None, detail: str = "") -> None:
         """Into table, ledger and log."""
         self.closed = True
         infos.put(info, reply_id)
-        self._runtime.ledger.close_request(info.request_id, info.to_dict())
+        self.runtime.ledger.close_request(info.request_id, info.to_dict())
+        if self.reserved and isinstance(self.runtime.ledger, Reservations):
+            self.runtime.ledger.settle(info.request_id)
         if log.isEnabledFor(logging.INFO):
             extra = f" ({detail})" if detail else ""
             log.info("%s %s%s %s", info.decision, info.reason or info.rule, extra, info.request_id)

@@ -42,6 +42,7 @@ from cheapspec.core.effects import (
     WaitAny,
 )
 from cheapspec.core.engine import Run, run
+from cheapspec.core.exposure import exposure
 from cheapspec.core.money import charge
 from cheapspec.core.reply import Problem, read_completion
 from cheapspec.drive.admission import Admitted
@@ -117,12 +118,14 @@ class Conductor:
 
     def _start(self, effect: Start) -> None:
         request = effect.request
-        row = self._books.open_call(effect.side, request.purpose, billed=request.billed)
         if effect.side is Side.TARGET:
-            key = self._lost_key(request) or f"cheapspec-{row}"
+            key = self._lost_key(request) or f"cheapspec-{self._books.next_id}"
             sent = target_request(self._admitted.passed.request, request, key)
+            worst = exposure(request.body or {}, len(sent.content), "chat", self._admitted.job.prices)
+            row = self._books.open_call(effect.side, request.purpose, billed=request.billed, worst=worst)
             self._targets[effect.call_id] = _Open(request, sent, row, key)
             return
+        row = self._books.open_call(effect.side, request.purpose, billed=request.billed)
         limit = self._admitted.passed.settings.draft_concurrency
         self._drafts[effect.call_id] = hosts.submit(effect.call_id, effect.host, request, self._inbox, limit), row
 

@@ -26,6 +26,7 @@ from cheapspec.drive.outcome import TargetFailed
 from cheapspec.drive.policy import Attempts, broke_kind, retry_after, should_retry
 from cheapspec.drive.replies import mark
 from cheapspec.drive.runtime import Passed, Runtime
+from cheapspec.drive.spending import request_worst
 from cheapspec.drive.state import TargetFacts
 
 __all__ = ["go_direct", "pass_through"]
@@ -94,7 +95,7 @@ def _attempt(
         except GeneratorExit:
             books.went_direct(passed, Read())
             raise
-    call_id = books.open_call(Side.TARGET, "direct", billed=True)
+    call_id = books.open_call(Side.TARGET, "direct", billed=True, worst=request_worst(books.runtime, passed))
     try:
         yield from books.written(call_id)
     except GeneratorExit:  # the caller is gone before it was sent
@@ -115,7 +116,9 @@ def _attempt(
         return outcome, Read()
     read = books.read(outcome, stream=stream)
     good = outcome.status_code < 300 and read.problem is None
-    books.close_call(call_id, "ok" if good else "failed", read.usage, read.usd, seconds, outcome.status_code)
+    books.close_call(
+        call_id, "ok" if good else "failed", read.usage, read.usd, seconds, outcome.status_code, read.budget_usd
+    )
     if read.problem is not None and passed.decision == "direct" and not outcome.request.headers.get(_RAW):
         outcome = _as_error(outcome, read.problem)
     return outcome, read

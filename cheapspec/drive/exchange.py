@@ -19,7 +19,7 @@ import httpx2
 from cheapspec.core.effects import Emit, Finish, GoDirect
 from cheapspec.core.info import Info
 from cheapspec.drive.admission import Admitted, Refused, decide
-from cheapspec.drive.books import Books
+from cheapspec.drive.books import Books, Read
 from cheapspec.drive.conductor import Conductor, Said
 from cheapspec.drive.direct import go_direct, pass_through
 from cheapspec.drive.io import Background, Io, Steps
@@ -27,7 +27,8 @@ from cheapspec.drive.local import Inbox
 from cheapspec.drive.policy import Attempts
 from cheapspec.drive.probing import probing
 from cheapspec.drive.replies import Writer, refusal, response_headers
-from cheapspec.drive.runtime import Runtime
+from cheapspec.drive.runtime import Passed, Runtime
+from cheapspec.drive.spending import OverBudget, over_budget, reserve
 from cheapspec.drive.urls import streams
 
 __all__ = ["Exchange", "Spoken"]
@@ -76,12 +77,33 @@ class Exchange:
         decided = self._decided
         if isinstance(decided, Refused):
             return refusal(decided, self._request)
+        if (decided.passed if isinstance(decided, Admitted) else decided).settings.caps:
+            allowed = yield from self._reserve(decided)
+            if isinstance(allowed, OverBudget):
+                return over_budget(allowed)
+            decided = allowed
         if isinstance(decided, Admitted):
             return (yield from self._run(decided))
         probe = self._runtime.due_probe(decided)
         if probe is not None:
             yield Background(probing(self._runtime, decided, probe), "cheapspec-probe")
         return (yield from pass_through(self._books, decided, stream=self._stream))
+
+    def _reserve(self, decided: Passed | Admitted) -> Steps[Passed | Admitted | OverBudget]:
+        """Under budgets; a run that is not affordable is closed before it began."""
+        passed = decided.passed if isinstance(decided, Admitted) else decided
+        self._books.reserved = True
+        try:
+            allowed = yield from reserve(self._runtime, decided)
+        except GeneratorExit:  # the caller is gone
+            self.closed = True
+            self._books.went_direct(passed, Read())
+            raise
+        if not isinstance(allowed, Admitted):
+            self.closed = True
+        if isinstance(allowed, OverBudget):
+            self._books.went_direct(allowed.passed, Read())
+        return allowed
 
     def _run(self, admitted: Admitted) -> Steps[httpx2.Response | Spoken]:
         said = yield from self._next()

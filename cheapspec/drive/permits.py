@@ -37,10 +37,21 @@ class BoundPermit:
     def __init__(self, permits: Permits, hold: Hold) -> None:
         self._permits = permits
         self._hold = hold
+        self._left: Decimal | None = None
+
+    def limit(self, usd: Decimal) -> None:
+        """So much at most for all steps: what a budget has reserved for them."""
+        self._left = usd
 
     def admit(self, worst: Decimal) -> bool:
         """Reserve a step's worst case, if every account bears it."""
-        return self._permits.admit(self._hold, worst)
+        if self._left is not None and worst > self._left:
+            return False
+        if not self._permits.admit(self._hold, worst):
+            return False
+        if self._left is not None:
+            self._left -= worst
+        return True
 
     def settle(self, paid: Decimal | None, baseline: Decimal | None) -> None:
         """The request is over; unknown money counts as the worst case of its steps."""

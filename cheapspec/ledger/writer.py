@@ -219,9 +219,12 @@ class Writer:
         if groups.keys() & {Kind.SETTLE, Kind.RESERVE}:
             self._budgets.lock(cursor)
         grants: list[tuple[Operation, Grant]] = []
+        fresh = {operation.values.request_id for operation in groups[Kind.RESERVE]}
         for kind in sorted(groups):
             if kind is Kind.RESERVE:
                 grants = [(operation, self._reserve(cursor, operation.values, again)) for operation in groups[kind]]
+                for given_up in fresh.intersection(operation.values for operation in groups[Kind.SETTLE]):
+                    self._budgets.settle(cursor, given_up)
             elif kind is Kind.SETTLE:
                 for operation in groups[kind]:
                     self._budgets.settle(cursor, operation.values)
