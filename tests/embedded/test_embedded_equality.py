@@ -74,8 +74,10 @@ def whole(reply: Any) -> SEEN:
 
 def joined(chunks: list[Any]) -> SEEN:
     """Of a stream."""
-    choices = [choice for chunk in chunks for choice in chunk.choices or []]
-    texts = [choice.delta.content if hasattr(choice, "delta") else choice.text for choice in choices]
+    choices: list[Any] = []
+    for chunk in chunks:
+        choices += chunk.choices or []
+    texts: list[str | None] = [choice.delta.content if hasattr(choice, "delta") else choice.text for choice in choices]
     [finish] = [choice.finish_reason for choice in choices if choice.finish_reason]
     [usage] = [chunk.usage for chunk in chunks if chunk.usage]
     return "".join(filter(None, texts)), finish, usage.prompt_tokens, usage.completion_tokens
@@ -100,7 +102,8 @@ class Target:
     def ask(self, body: Mapping[str, Any], drafter: str, mode: str = "sync", draft_tokens: int | None = 8) -> Answer:
         """Through cheapspec."""
         ledger = MemoryLedger()
-        settings = {"target_backend": "llamacpp", "ledger": ledger, "draft_timeout": 60, **self.drafters[drafter]}
+        settings: dict[str, Any] = {"target_backend": "llamacpp", "ledger": ledger, "draft_timeout": 60}
+        settings |= self.drafters[drafter]
         speculation = Speculation(draft_tokens=draft_tokens, **settings)
         asked = {**self.fixed, **body}
         if mode.endswith("stream"):

@@ -107,7 +107,8 @@ class _Stream:
     usage: Any = None
 
     def add(self, chunk: Any) -> None:
-        for choice in chunk.choices or []:
+        choices: list[Any] = chunk.choices or []
+        for choice in choices:
             text = choice.delta.content if hasattr(choice, "delta") else choice.text
             if text:
                 self.pieces.append(text)
@@ -131,7 +132,8 @@ def ask(
 ) -> tuple[Reply, Info, tuple[CallRecord, ...]]:
     """The same through cheapspec, with ``Speculation(**settings)``: the reply, its facts, its calls in the ledger."""
     ledger = MemoryLedger()
-    speculation = Speculation(**{"ledger": ledger, "draft_timeout": TIMEOUT, **settings})
+    given: dict[str, Any] = {"ledger": ledger, "draft_timeout": TIMEOUT, **settings}
+    speculation = Speculation(**given)
     options: dict[str, Any] = {"base_url": api_base, "api_key": "none", "timeout": TIMEOUT, "max_retries": 0}
     asked = dict(body)
     if mode.endswith("stream"):

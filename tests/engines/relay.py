@@ -5,7 +5,7 @@ What most deployments of vLLM show of it: no ``/tokenize``, no ``/version``. Eve
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
@@ -31,13 +31,13 @@ class Gateway:
 
 
 @contextmanager
-def gateway(upstream: str) -> Iterator[Gateway]:
+def gateway(upstream: str) -> Generator[Gateway]:
     """Serves ``/v1/…`` of ``upstream`` inside the block."""
     made = Gateway()
     clients: list[httpx2.AsyncClient] = []
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         async with httpx2.AsyncClient(base_url=upstream, timeout=300, trust_env=False) as client:
             clients.append(client)
             yield
