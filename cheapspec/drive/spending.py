@@ -77,7 +77,7 @@ def _steps_worst(admitted: Admitted) -> Decimal | None:
     if job.prices is None:
         return None
     drafted = job.policy.draft_tokens or job.policy.max_draft_tokens
-    context = len(admitted.passed.request.content)  # a token is a byte at least
+    context = len(admitted.passed.request.read())  # a token is a byte at least
     forced = job.target.can_force and not job.target.can_score
     first = worst_case(job.prices, context, drafted, first=True, forced=forced)
     return first + (STEPS - 1) * worst_case(job.prices, context + drafted, drafted, first=False, forced=forced)
@@ -88,10 +88,7 @@ def request_worst(runtime: Runtime, passed: Passed) -> Decimal | None:
     prices, _ = runtime.prices.lookup(passed.model, api_base(passed.request.url))
     if prices is None or not passed.kind:
         return None
-    try:
-        content = passed.request.content
-    except httpx2.RequestNotRead:
-        return None
+    content = passed.request.read()  # it was read before, or it would have no kind
     if passed.parsed is not None:
         body = passed.parsed.body
     else:

@@ -1,0 +1,226 @@
+"""Budgets through the public door: what is sent, refused, degraded, and what the ledger says afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from http.server import ThreadingHTTPServer
+from typing import Any
+
+import openai
+import pytest
+from counting_server import Handler
+from ledgerkit import rows
+
+import cheapspec
+from cheapspec import AsyncOpenAI, Budget, OpenAI, SettingsError, Speculation
+from cheapspec.ledger.database import DatabaseLedger
+
+NANO = Decimal("1e-9")
+PRICES = {"input": "1", "output": "10"}
+COST = Decimal("0.00003")  # ten tokens in, two out
+ASKED: dict[str, Any] = {
+    "model": "m",
+    "messages": [{"role": "user", "content": "Well?"}],
+    "temperature": 0,
+    "max_tokens": 100,
+}
+
+
+class Server(ThreadingHTTPServer):
+    """Counts what it is paid for."""
+
+    daemon_threads = True
+    request_queue_size = 128
+    count = 0
+    lock = threading.Lock()
+
+
+class Counting(Handler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        with Server.lock:
+            Server.count += 1
+        self._answer(
+            {
+                "id": "chatcmpl-1",
+                "object": "chat.completion",
+                "created": 1,
+                "model": "m",
+                "choices": [{"index": 0, "message": {"role": "assistant", "content": "Yes."}, "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12},
+            }
+        )
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    Server.count = 0
+    with Server(("127.0.0.1", 0), Counting) as made:
+        thread = threading.Thread(target=made.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{made.server_port}/v1"
+        made.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def client(server: str, ledger: DatabaseLedger) -> Iterator[OpenAI]:
+    speculation = Speculation(ledger=ledger, prices=PRICES)
+    with OpenAI(base_url=server, api_key="none", speculation=speculation, max_retries=0) as made:
+        yield made
+
+
+def test_a_session_books_its_requests_and_what_they_cost(client: OpenAI, ledger: DatabaseLedger) -> None:
+    """The reply, the request's row and the budget agree."""
+    with client.session("nightly", budget=Budget(usd=5)) as session:
+        told = cheapspec.info(client.chat.completions.create(**ASKED))
+    assert told is not None
+    assert (told.session, told.paid_usd) == ("nightly", COST)
+    (request,) = rows(ledger, "requests")
+    assert (request["session"], request["session_id"]) == ("nightly", session.id)
+    (call,) = rows(ledger, "calls")
+    assert call["worst_nano"] * NANO > COST
+    (budget,) = rows(ledger, "budgets")
+    assert (budget["name"], budget["reserved_nano"], budget["spent_nano"] * NANO) == ("session:nightly", 0, COST)
+
+
+def test_a_refusal_is_openais_own_error_and_sends_nothing(client: OpenAI, ledger: DatabaseLedger) -> None:
+    """429, ``budget_exceeded``, once however often the SDK would repeat; it is a row of its own."""
+    patient = client.with_options(max_retries=5)
+    with client.session("s", budget=Budget(usd="0.000001")), pytest.raises(openai.RateLimitError) as refused:
+        patient.chat.completions.create(**ASKED)
+    assert refused.value.code == "budget_exceeded"
+    assert refused.value.response.headers["x-cheapspec-reason"] == "budget"
+    assert "'session:s' has $0.000001 left" in refused.value.message
+    assert Server.count == 0
+    (request,) = rows(ledger, "requests")
+    assert (request["decision"], request["reason"]) == ("refused", "budget")
+    assert rows(ledger, "calls") == []
+    assert client.chat.completions.create(**ASKED).choices
+
+
+@pytest.mark.parametrize(
+    "missing", [{"model": "m", "messages": ASKED["messages"], "temperature": 0}, {**ASKED, "extra_headers": {}}]
+)
+def test_an_unknown_worst_case_is_refused_unless_it_is_allowed(
+    server: str, ledger: DatabaseLedger, missing: dict[str, Any]
+) -> None:
+    """Without a price or a limit nobody knows what a request may cost."""
+    speculation = Speculation(ledger=ledger, prices={"other" if "max_tokens" in missing else "m": PRICES})
+    with OpenAI(base_url=server, api_key="none", speculation=speculation) as client:
+        with client.session("strict", budget=Budget(usd=5)), pytest.raises(openai.RateLimitError, match="unknown"):
+            client.chat.completions.create(**missing)
+        assert Server.count == 0
+        with client.session("lax", budget=Budget(usd=5, unknown="allow")):
+            assert client.chat.completions.create(**missing).choices
+
+
+def test_64_threads_share_one_cap(client: OpenAI, ledger: DatabaseLedger) -> None:
+    """As many requests are sent as fit, the others are refused; nothing stays reserved."""
+
+    def ask(_: int) -> bool:
+        try:
+            client.chat.completions.create(**ASKED)
+        except openai.RateLimitError:
+            return False
+        return True
+
+    usd = Decimal("0.0045")
+    with client.session("crowd", budget=Budget(usd=usd)), ThreadPoolExecutor(64) as pool:
+        answered = sum(pool.map(ask, range(64)))
+    assert answered == Server.count
+    assert answered > 0
+    (budget,) = rows(ledger, "budgets")
+    assert budget["reserved_nano"] == 0
+    assert budget["spent_nano"] * NANO == answered * COST <= usd
+
+
+def test_64_tasks_share_one_cap(server: str, ledger: DatabaseLedger) -> None:
+    """The same in an event loop."""
+
+    async def scenario() -> int:
+        speculation = Speculation(ledger=ledger, prices=PRICES)
+        async with AsyncOpenAI(base_url=server, api_key="none", speculation=speculation, max_retries=0) as client:
+
+            async def ask() -> bool:
+                try:
+                    await client.chat.completions.create(**ASKED)
+                except openai.RateLimitError:
+                    return False
+                return True
+
+            with client.session("crowd", budget=Budget(usd="0.0045")):
+                return sum(await asyncio.gather(*(ask() for _ in range(64))))
+
+    answered = asyncio.run(scenario())
+    assert answered == Server.count > 0
+    (budget,) = rows(ledger, "budgets")
+    assert (budget["reserved_nano"], budget["spent_nano"] * NANO) == (0, answered * COST)
+
+
+def test_a_request_may_name_a_session_and_its_budget(client: OpenAI, ledger: DatabaseLedger) -> None:
+    """By header or in the body: one cap a name."""
+    headers = {"x-cheapspec-session": "job", "x-cheapspec-budget-usd": "1"}
+    client.chat.completions.create(**ASKED, extra_headers=headers)
+    client.chat.completions.create(**ASKED, extra_body={"cheapspec": {"session": "job", "budget_usd": 1}})
+    (budget,) = rows(ledger, "budgets")
+    assert (budget["name"], budget["spent_nano"] * NANO) == ("session:job", 2 * COST)
+    with pytest.raises(openai.BadRequestError, match="name one too"):
+        client.chat.completions.create(**ASKED, extra_headers={"x-cheapspec-budget-usd": "1"})
+
+
+def test_a_configured_budget_is_everybodys(server: str, ledger: DatabaseLedger) -> None:
+    """With or without a session, on each client of the ledger."""
+    budgets = [{"name": "team", "usd": "0.0012", "period": "month", "timezone": "Europe/Berlin"}]
+    speculation = Speculation(ledger=ledger, prices=PRICES, budgets=budgets)
+    for expected in (True, False):
+        with OpenAI(base_url=server, api_key="none", speculation=speculation) as client:
+            if expected:
+                assert client.chat.completions.create(**ASKED).choices
+                continue
+            with pytest.raises(openai.RateLimitError, match="'budget:team'"):
+                for _ in range(64):
+                    client.chat.completions.create(**ASKED)
+    (budget,) = rows(ledger, "budgets")
+    assert budget["name"] == "budget:team"
+    assert len(budget["period"]) == len("2026-11")
+    assert budget["spent_nano"] * NANO <= Decimal("0.0012")
+    with pytest.raises(SettingsError, match=r"\[\[budgets\]\] 'b': period = 'week'"):
+        OpenAI(api_key="none", speculation=Speculation(budgets=[{"name": "b", "usd": 1, "period": "week"}]))
+
+
+def test_a_budget_needs_a_ledger_that_keeps_it(server: str) -> None:
+    """Switched off, a session without a budget is still a session."""
+    with OpenAI(base_url=server, api_key="none", speculation=Speculation(ledger="off")) as client:
+        with pytest.raises(SettingsError, match="needs a ledger"):
+            client.session("s", budget=Budget(usd=1))
+        with client.session("s"):
+            assert client.chat.completions.create(**ASKED).choices
+
+
+def test_the_ledger_in_memory_keeps_budgets_too(server: str) -> None:
+    """For one process."""
+    with OpenAI(base_url=server, api_key="none", speculation=Speculation(prices=PRICES), max_retries=0) as client:
+        with client.session("s", budget=Budget(usd="0.0012")), pytest.raises(openai.RateLimitError):
+            for _ in range(64):
+                client.chat.completions.create(**ASKED)
+        assert 0 < Server.count < 41
+
+
+def test_a_lost_answer_counts_as_its_worst_case(server: str, ledger: DatabaseLedger) -> None:
+    """A direct stream's usage is unknown here: its worst case stays in the budget."""
+    speculation = Speculation(ledger=ledger, prices=PRICES)
+    with (
+        OpenAI(base_url=server, api_key="none", speculation=speculation) as client,
+        client.session("s", budget=Budget(usd=1)),
+    ):
+        client.chat.completions.create(**ASKED, stream=True).close()
+    (call,) = rows(ledger, "calls")
+    (budget,) = rows(ledger, "budgets")
+    assert call["cost_nano"] is None
+    assert budget["spent_nano"] == call["worst_nano"] > 0
+    assert budget["reserved_nano"] == 0
