@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +43,7 @@ async def items(stream: Any) -> AsyncIterator[Any]:
 
 
 @contextlib.asynccontextmanager
-async def entered(manager: Any) -> AsyncIterator[Any]:
+async def entered(manager: Any) -> AsyncGenerator[Any]:
     """``with`` or ``async with``."""
     if hasattr(manager, "__aenter__"):
         async with manager as value:
@@ -77,7 +77,7 @@ class Doorway:
 
     def http(self, **more: Any) -> Any:
         """An HTTP client that loads no certificates, since that takes longer than a test."""
-        kind = openai.DefaultAsyncHttpxClient if self.door == "async" else openai.DefaultHttpxClient
+        kind: Any = openai.DefaultAsyncHttpxClient if self.door == "async" else openai.DefaultHttpxClient
         return kind(**{"verify": False, **more})
 
     def client(self, speculation: cheapspec.Speculation | None = None, **more: Any) -> Any:
@@ -109,7 +109,7 @@ class Doorway:
 
 
 @contextlib.contextmanager
-def doorway(door: str, **more: Any) -> Iterator[Doorway]:
+def doorway(door: str, **more: Any) -> Generator[Doorway]:
     """Servers that know one answer."""
     with FakeTarget(model=ToyModel(3), **more) as target, FakeDraft(model=ToyModel(3)) as draft:
         for server in (target, draft):

@@ -43,7 +43,7 @@ def test_bytes_and_objects_are_untouched(name: str, way: Doorway, monkeypatch: p
     came: list[httpx2.Response] = []
     given: list[httpx2.Response] = []
     # the boundary of a multipart body is drawn at random
-    monkeypatch.setattr("httpx2._multipart.os.urandom", lambda size: b"\x01" * size)
+    monkeypatch.setattr("httpx2._multipart.os.urandom", bytes)
 
     def seen(response: httpx2.Response) -> None:
         came.append(response)
@@ -84,7 +84,7 @@ def test_bytes_and_objects_are_untouched(name: str, way: Doorway, monkeypatch: p
 
 def test_responses_warn_once(way: Doorway, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """``client.responses`` says once in a process that nothing is saved there."""
-    monkeypatch.setattr(runtime, "_warned", set())
+    monkeypatch.setattr(runtime, "_warned", set[str]())
 
     async def scenario() -> None:
         for _ in range(2):

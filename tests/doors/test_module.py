@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
@@ -13,26 +14,29 @@ from doorway import ANSWER, ASKED, Doorway, doorway
 import cheapspec
 from cheapspec.module import SETTINGS
 
+THEIRS: Any = openai
+OURS: Any = cheapspec
+
 
 @pytest.fixture
 def module() -> Iterator[Doorway]:
     """The module's own client is made anew and forgotten again."""
     with doorway("sync") as way:
-        openai._reset_client()
+        THEIRS._reset_client()
         kept = {name: getattr(openai, name) for name in ("api_key", "base_url", "http_client", "max_retries")}
         try:
             yield way
         finally:
             for name, value in kept.items():
                 setattr(openai, name, value)
-            openai._reset_client()
+            THEIRS._reset_client()
 
 
 def test_every_public_name_is_forwarded() -> None:
     """What openai has, cheapspec has: ours where we have one of that name, else openai's own object."""
-    ours = set(cheapspec.__all__)
+    ours = set(OURS.__all__)
     for name in [
-        *openai.__all__,
+        *THEIRS.__all__,
         "chat",
         "BadRequestError",
         "types",
@@ -50,12 +54,12 @@ def test_type_checkers_are_told_of_every_name() -> None:
     """The list of forwarded names that type checkers read has all that openai shows, and nothing of ours."""
     source = Path(cheapspec.__file__).read_text("utf-8")
     listed = set(re.findall(r"(\w+) as \1,", source))
-    promised = {name for name in openai.__all__ if not name.startswith("__")}
+    promised = {name for name in THEIRS.__all__ if not name.startswith("__")}
     resources = {
         name for name in vars(openai) if name.islower() and type(getattr(openai, name)).__name__.endswith("Proxy")
     }
-    assert (promised | resources | SETTINGS) - set(cheapspec.__all__) <= listed
-    assert not listed & set(cheapspec.__all__)
+    assert (promised | resources | SETTINGS) - set(OURS.__all__) <= listed
+    assert not listed & set(OURS.__all__)
     assert [name for name in listed if not hasattr(openai, name)] == []
 
 
@@ -73,24 +77,24 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_module_level_settings_and_client(module: Doorway, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings assigned to the module are openai's; ``cheapspec.chat`` speculates with them."""
+    """Settings assigned to the module are openai's; ``OURS.chat`` speculates with them."""
     monkeypatch.setenv("CHEAPSPEC_DRAFT", "ollama:toy:latest")
     monkeypatch.setenv("CHEAPSPEC_DRAFT_URL", module.draft.url)
     http = module.http()
-    cheapspec.api_key = "module-key"
+    OURS.api_key = "module-key"
     base_url = f"{module.target.base_url}/"  # openai's module-level setting is joined as it stands
-    cheapspec.base_url = base_url
-    cheapspec.http_client = http
-    assert (openai.api_key, openai.base_url) == ("module-key", base_url)
-    chat = cheapspec.chat
+    OURS.base_url = base_url
+    OURS.http_client = http
+    assert (THEIRS.api_key, THEIRS.base_url) == ("module-key", base_url)
+    chat = OURS.chat
     reply = chat.completions.create(**ASKED)
     assert reply.choices[0].message.content == ANSWER
-    told = cheapspec.info(reply)
+    told = OURS.info(reply)
     assert told is not None
     assert told.reason == "price_unknown"
     assert module.target.requests[0].headers["authorization"] == "Bearer module-key"
-    assert cheapspec.chat.completions._client is chat.completions._client
-    openai.api_key = "another"
-    cheapspec.chat.completions.create(**ASKED)
+    assert OURS.chat.completions._client is chat.completions._client
+    THEIRS.api_key = "another"
+    OURS.chat.completions.create(**ASKED)
     assert module.target.requests[-1].headers["authorization"] == "Bearer another"
     http.close()
