@@ -85,7 +85,7 @@ def test_b42a_loop_after_loop(own: bool) -> None:
 def test_b42a_two_loops_at_once() -> None:
     """Two threads with a loop each share one async client; each sends on connections of its own."""
     with doorway("async") as way:
-        client = cheapspec.AsyncOpenAI(
+        client: Any = cheapspec.AsyncOpenAI(
             speculation=way.speculation(), base_url=way.target.base_url, api_key="k", max_retries=0
         )
         texts: list[str] = []
