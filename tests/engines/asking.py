@@ -70,7 +70,7 @@ class Run:
         """It went direct, because nothing of a draft could be verified: the target's own reply begins with a
         character of several tokens, whose first one is neither text nor, at llama.cpp, numbered.
         """
-        begins = self.alone.text[:1]
+        begins = self.alone.text.lstrip()[:1]  # a space before it may be part of its first token
         reasons = ("rejected", "cannot_score", "no_draft")
         return self.told.decision == "direct" and self.told.reason in reasons and not begins.isascii()
 

@@ -93,8 +93,8 @@ PROMPTS: tuple[Prompt, ...] = (
     _raw("raw_story", "raw", "Once upon a time, in a small village by the sea,"),
     _raw("raw_code", "raw", "def add(a, b):\n    return a + b\n\ndef sub(a, b):\n    return a - b\n\ndef mul(a, b):\n"),
     _raw("raw_pattern", "raw", "one two three four, one two three four, one two three four, one two three"),
-    _raw("raw_emoji", "raw", "I ❤️ cats 🎉 and dogs 👍🏽! " * 3 + "I"),
-    _raw("raw_hello", "raw", "Hello is 你好, thanks is 谢谢. " * 3 + "Hello is"),
+    _raw("raw_emoji", "raw", "I ❤️ cats 🎉 and dogs 👍🏽! " * 3 + "I ❤️ cats 🎉"),
+    _raw("raw_hello", "raw", "Hello is 你好, thanks is 谢谢. " * 3 + "Hello is 你好,"),
     _raw("raw_newlines", "raw", "A\n\nB\n\n\nC\n\nD\n\n\n"),
     _raw("raw_cjk", "raw", "春天来了，花儿开了。夏天来了，"),
 )
