@@ -53,6 +53,7 @@ check: $(VENV)/dev.stamp
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	$(PY) -m mypy tests/typing/api.py
 	$(PY) -m pyright --pythonpath $(PY)
 	$(PY) -m pytest --quiet tests/test_layers.py tests/test_exports.py
 	$(PY) scripts/docs.py --check

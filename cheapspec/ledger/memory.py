@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 from cheapspec.core.money import format_usd
@@ -86,7 +86,7 @@ class MemoryLedger:
 
     def __init__(self, capacity: int = 10_000) -> None:
         self._capacity = max(capacity, 1)
-        self._lock = Lock()
+        self._lock = RLock()
         self._entries: dict[str, _Entry] = {}
         self._closed: OrderedDict[str, None] = OrderedDict()
         self._request_of: dict[str, str] = {}
