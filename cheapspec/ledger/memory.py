@@ -160,7 +160,7 @@ class MemoryLedger:
                 for entry in self._entries.values()
                 if (since is None or entry.row.at >= since)
                 and (until is None or entry.row.at < until)
-                and (session is None or session in (entry.row.session, getattr(entry.row, "session_id", None)))
+                and (session is None or session in (entry.row.session, entry.row.session_id))
             ]
 
     def calls(self, request_id: str) -> list[CallRecord]:
