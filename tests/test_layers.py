@@ -209,3 +209,11 @@ def package(folder: Path, place: str, source: str) -> Path:
         (root / f"{name}.py").touch()
     (root / place).write_text(source, "utf-8")
     return root
+
+
+def test_test_modules_have_names_of_their_own() -> None:
+    """pytest imports test modules by their base name, so two of one name cannot be collected together."""
+    names = [
+        path.name for path in Path(__file__).parent.rglob("*.py") if path.name not in {"conftest.py", "__init__.py"}
+    ]
+    assert sorted(name for name in set(names) if names.count(name) > 1) == []
