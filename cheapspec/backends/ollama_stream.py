@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cheapspec.backends.ollama_json import as_list, as_object, is_list
-from cheapspec.core.acceptance import DraftToken
 from cheapspec.core.alignment import align_draft
+from cheapspec.core.drafting import slice_tokens
 from cheapspec.core.ports import DraftPiece, NoDraft
 from cheapspec.core.sse import BadLine, NDJSONDecoder
 
@@ -157,7 +157,7 @@ class OllamaDecoder:
         self._last = (self._last + whole[start:])[-len(_END_THINK) + 1 :]
         echo = len(self._reading.echo) if start else 0
         spoken = text[echo:]
-        tokens = _between(align_draft(entries, spoken), start - echo, len(whole) - echo)
+        tokens = slice_tokens(align_draft(entries, spoken), start - echo, len(whole) - echo)
         self._released = self._released or bool(tokens)
         return DraftPiece(tokens) if tokens else None
 
@@ -220,18 +220,6 @@ def _held_back(token: str, stops: Sequence[str]) -> bool:
         for end in range(1, len(token))
         for size in range(1, min(len(stop), end) + 1)
     )
-
-
-def _between(tokens: Sequence[DraftToken], start: int, stop: int) -> tuple[DraftToken, ...]:
-    """The tokens between two character offsets; one that is cut loses its log-probability."""
-    kept: list[DraftToken] = []
-    position = 0
-    for token in tokens:
-        low, high = max(start - position, 0), min(stop - position, len(token.text))
-        if low < high:
-            kept.append(token if high - low == len(token.text) else DraftToken(token.text[low:high]))
-        position += len(token.text)
-    return tuple(kept)
 
 
 def _count(reply: dict[str, Any], key: str) -> int:
