@@ -7,7 +7,8 @@ Rules
 1. *Id route* (the default). ``/tokenize`` renders and tokenizes the prompt as the chat route would; from
    then on prompt and reply are token ids, so nothing is ever tokenized twice and the target can go on
    from any token. *Text route* (:mod:`cheapspec.backends.vllm_text`): where ``/tokenize`` is not served, as
-   behind most gateways. Which one a host needs is remembered.
+   behind most gateways. Which one a host needs is remembered, but not from a 401 or 403: they may be about
+   one caller's key, and every caller shares what is remembered.
 2. The scoring call carries neutral sampling (:data:`NEUTRAL_SAMPLING`), the hand-off the caller's own.
 3. A reply counts only if it answers what was sent: one entry a prompt token, the same ids. Else it is
    :class:`Unusable`. Numbers that are all exactly 0.0, in the prompt too, are no distribution.
@@ -32,6 +33,8 @@ from cheapspec.core.request import Request
 
 __all__ = ["VllmTarget"]
 
+_ABOUT_THE_KEY = (401, 403)
+
 
 class VllmTarget:
     """A vLLM server as target (:class:`cheapspec.core.ports.Target`).
@@ -54,7 +57,8 @@ class VllmTarget:
             return vllm_text.start(request)
         reply: HttpReply | None = yield vllm_ids.tokenize_prompt(request)
         if self.route is None and (route_missing(reply) or _answers_anything(reply)):
-            self.route = "text"
+            if reply is None or reply.status not in _ABOUT_THE_KEY:
+                self.route = "text"
             return vllm_text.start(request)
         problem = refusal(reply, "tokenize")
         if problem is not None or reply is None:

@@ -62,6 +62,16 @@ def test_the_prompt_becomes_ids_as_the_chat_route_renders_it() -> None:
     assert (context.prompt_tokens, context.extra) == (len(context.ids or ()), 2048)
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_key_is_not_remembered(status: int) -> None:
+    """This request takes the text route; with a key that is good the next one goes by token ids."""
+    target = VllmTarget()
+    context, _ = run(target.open(REQUEST), reply({"error": "Unauthorized"}, status))
+    assert isinstance(context, Context) and context.ids is None
+    assert target.route is None
+    assert opened(target).ids is not None
+
+
 def test_a_completion_prompt_gets_its_special_tokens() -> None:
     """A text completion is tokenized with the special tokens that the completion route adds."""
     _, (call,) = run(VllmTarget().open(completion("Once")), recorded("vllm/vllm_tokenize"))
