@@ -5,8 +5,9 @@ cannot be; and an ``AsyncOpenAI`` that is used from two event loops must not sha
 them. So all drafting, for sync and async callers alike, runs on this loop, and events go back through
 an inbox. A forked child starts a loop of its own.
 
-The limit of streams per host is kept here (default 2): one that has to wait longer than 100 ms is
-answered ``Broke("busy")``. Draft hosts get no header of the caller's; a loopback host is never reached
+The limit of streams per host is kept here (default 2): a call begins only while its host writes fewer than
+the call's own limit, whoever asked for those; one that has to wait longer than 100 ms is answered
+``Broke("busy")``. Draft hosts get no header of the caller's; a loopback host is never reached
 through a proxy. A call that is given up while the host has said nothing yet may *linger*: a host that is
 loading its model would start from zero if we hung up. Until it ends the host is :meth:`~LocalHosts.loading`.
 """
@@ -69,7 +70,8 @@ class LocalHosts:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._clients: dict[str, httpx2.AsyncClient] = {}
-        self._limits: dict[tuple[str, int], asyncio.Semaphore] = {}
+        self._writing: dict[str, int] = {}
+        self._freed: dict[str, asyncio.Event] = {}
         self._lingering: dict[DraftCall, str] = {}
 
     def submit(self, call_id: int, host: str, request: HttpRequest, inbox: Inbox, limit: int) -> DraftCall:
@@ -127,11 +129,10 @@ class LocalHosts:
         return client
 
     async def _run(self, call_id: int, host: str, request: HttpRequest, deliver: Inbox, limit: int) -> None:
-        slot = self._limits.setdefault((host, limit), asyncio.Semaphore(limit)) if request.stream else None
-        if slot is not None:
+        if request.stream:
             try:
                 async with asyncio.timeout(BUSY_SECONDS):
-                    await slot.acquire()
+                    await self._enter(host, limit)
             except TimeoutError:
                 message = f"{host} is already writing {limit} drafts"
                 deliver(Broke(call_id, "busy", message, time.monotonic()))
@@ -143,8 +144,22 @@ class LocalHosts:
             kind = "connect" if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)) else "cut"
             deliver(Broke(call_id, kind, f"{host}: {type(error).__name__}: {error}", time.monotonic()))
         finally:
-            if slot is not None:
-                slot.release()
+            if request.stream:
+                self._leave(host)
+
+    async def _enter(self, host: str, limit: int) -> None:
+        """Wait until the host writes fewer than ``limit`` drafts, and count this one. Clients with different
+        limits share one count, so a semaphore, which has one size, would not do.
+        """
+        while self._writing.get(host, 0) >= limit:
+            await self._freed.setdefault(host, asyncio.Event()).wait()
+        self._writing[host] = self._writing.get(host, 0) + 1
+
+    def _leave(self, host: str) -> None:
+        self._writing[host] -= 1
+        freed = self._freed.pop(host, None)
+        if freed is not None:
+            freed.set()
 
     async def _exchange(self, call_id: int, host: str, request: HttpRequest, deliver: Inbox) -> None:
         content = None if request.body is None else json.dumps(request.body).encode()

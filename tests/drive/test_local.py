@@ -118,6 +118,26 @@ def test_a_host_at_its_limit_is_busy(hosts: LocalHosts, draft: FakeDraft) -> Non
     assert draft.wait_for(lambda: len(draft.of("draft")) == 3)
 
 
+def test_clients_with_different_limits_share_one_count(hosts: LocalHosts, draft: FakeDraft) -> None:
+    """Two clients with limits 2 and 3 never make a host write five drafts: each counts all that it writes."""
+    draft.latency = 20.0
+    inbox = Inbox()
+    calls = [hosts.submit(number, draft.url, WRITE, inbox.events.put, 2) for number in (1, 2)]
+    assert draft.wait_for(lambda: len(draft.of("draft")) == 2)
+    hosts.submit(3, draft.url, WRITE, inbox.events.put, 3)
+    assert draft.wait_for(lambda: len(draft.of("draft")) == 3)
+    for number, limit in ((4, 3), (5, 2)):
+        late = Inbox()
+        hosts.submit(number, draft.url, WRITE, late.events.put, limit)
+        [busy] = late.until_end()
+        assert isinstance(busy, Broke)
+        assert (busy.call_id, busy.kind) == (number, "busy")
+    calls[0].cancel()
+    assert draft.wait_for(lambda: any(exchange.hung_up for exchange in draft.of("draft")))
+    hosts.submit(6, draft.url, WRITE, inbox.events.put, 3)
+    assert draft.wait_for(lambda: len(draft.of("draft")) == 4)
+
+
 def test_a_call_given_up_is_silent_and_closed(hosts: LocalHosts, draft: FakeDraft) -> None:
     """Nothing is heard of it, and the host sees the hang-up. Giving up twice, or after the end, is harmless."""
     draft.token_seconds = 0.05
