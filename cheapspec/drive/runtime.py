@@ -30,8 +30,21 @@ log = logging.getLogger("cheapspec")
 
 COOLDOWN_SECONDS = 30.0
 REFUSED_SECONDS = 600.0
+PROBED_SECONDS = 3600.0
 
 _warned: set[str] = set()
+
+_PAID_ROUTES = {
+    "/responses": "responses",
+    "/embeddings": "embeddings",
+    "/images/generations": "images",
+    "/images/edits": "images",
+    "/images/variations": "images",
+    "/audio/speech": "audio",
+    "/audio/transcriptions": "audio",
+    "/audio/translations": "audio",
+}
+"""What OpenAI bills a call besides chat and text completions (its API reference, of 2026-11)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +68,14 @@ class Passed:
     def because(self, reason: str, detail: str = "", decision: str = "direct") -> Passed:
         """The same request with the reason found."""
         return replace(self, reason=reason, detail=detail, decision=decision)
+
+    @property
+    def route(self) -> str:
+        """``kind``, or of a route that a provider charges for what it is; empty for every other."""
+        if self.kind or self.request.method != "POST":
+            return self.kind
+        path = self.request.url.path.rstrip("/")
+        return next((name for tail, name in _PAID_ROUTES.items() if path.endswith(tail)), "")
 
     @property
     def tier(self) -> str | None:
@@ -96,10 +117,10 @@ class Runtime:
 
     def facts_of(self, passed: Passed, now: float) -> TargetFacts:
         """What is known of the request's endpoint. A named backend is taken at its word; ``auto`` waits for a
-        probe, but for hosts that are known; a refusal ends some day.
+        probe, but for hosts that are known. What a probe found holds for an hour, a refusal for ten minutes.
         """
         settings, url = passed.settings, passed.request.url
-        facts = targets.get((api_base(url), passed.model, settings.backend))
+        facts = targets.get((api_base(url), passed.model, settings.backend, settings.simulate_scoring))
         with facts.lock:
             if facts.expires < now:
                 facts.target, facts.reason, facts.detail, facts.expires = None, "not_probed", "", float("inf")
@@ -136,8 +157,9 @@ class Runtime:
                 simulate = passed.settings.simulate_scoring
                 facts.target = target_for(found.backend, found, simulate_scoring=simulate)
                 facts.reuses_cache = None if found.qs is None else found.qs < 1.0
+                facts.expires = now + PROBED_SECONDS
             else:
-                facts.target, facts.reason = None, "cannot_score"
+                facts.target, facts.reason = None, found.reason or "cannot_score"
                 facts.detail, facts.expires = "; ".join(found.evidence), now + REFUSED_SECONDS
         log.debug("probe of %s: %s", api_base(passed.request.url), found)
 

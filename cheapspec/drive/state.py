@@ -11,6 +11,7 @@ import os
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from cheapspec.core.info import Info
 from cheapspec.core.ports import Target
@@ -71,15 +72,20 @@ class TargetFacts:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
+TargetKey: TypeAlias = tuple[str, str, str, bool]
+
+
 class Targets:
-    """Facts by (base URL, model, backend), at most ``limit`` of them, the least recently used go first."""
+    """Facts by (base URL, model, backend, whether scoring is simulated, since a target is built with that), at most
+    ``limit`` of them, the least recently used go first.
+    """
 
     def __init__(self, limit: int = 1000) -> None:
         self._limit = limit
         self._lock = threading.RLock()
-        self._facts: OrderedDict[tuple[str, str, str], TargetFacts] = OrderedDict()
+        self._facts: OrderedDict[TargetKey, TargetFacts] = OrderedDict()
 
-    def get(self, key: tuple[str, str, str]) -> TargetFacts:
+    def get(self, key: TargetKey) -> TargetFacts:
         """The facts of an endpoint, made when first asked for."""
         with self._lock:
             facts = self._facts.setdefault(key, TargetFacts())

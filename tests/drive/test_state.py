@@ -36,13 +36,13 @@ def test_a_draft_closes_the_breaker() -> None:
 def test_facts_are_bounded_and_kept_by_use() -> None:
     """An endpoint that is asked for stays; the one that is not goes."""
     targets = Targets(limit=2)
-    first = targets.get(("a", "m", "auto"))
-    targets.get(("b", "m", "auto"))
-    assert targets.get(("a", "m", "auto")) is first
-    targets.get(("c", "m", "auto"))
-    assert targets.get(("a", "m", "auto")) is first
-    assert targets.get(("b", "m", "auto")).reason == "not_probed"
+    first = targets.get(("a", "m", "auto", False))
+    targets.get(("b", "m", "auto", False))
+    assert targets.get(("a", "m", "auto", False)) is first
+    targets.get(("c", "m", "auto", False))
+    assert targets.get(("a", "m", "auto", False)) is first
+    assert targets.get(("b", "m", "auto", False)).reason == "not_probed"
     first.probing = True
-    targets.get(("a", "m", "auto"))
+    targets.get(("a", "m", "auto", False))
     targets.renew_locks()
     assert not first.probing, "a probe that the parent makes will not tell the child"
