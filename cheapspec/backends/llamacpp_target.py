@@ -190,7 +190,7 @@ class LlamaCppTarget:
         if max_tokens is not None:
             body["n_predict"] = max_tokens
         call = HttpRequest("continue", "/completion", body, stream=True, billed=True)
-        return Streaming(call, CompletionReader(), _on_error)
+        return Streaming(call, CompletionReader(whole=not request.stream), _on_error)
 
 
 def _on_error(reply: HttpReply) -> Unusable:
@@ -207,9 +207,13 @@ class CompletionReader:
 
     The ids in a stream are not all ids: of a character of several tokens only the last is shown. So the
     pieces count tokens and name none.
+
+    ``whole``: the caller gets the reply in one. Where the limit cuts a character, llama.cpp's whole reply ends
+    in U+FFFD and its streamed one before it (build 11549), and so does what these pieces join to.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, whole: bool = False) -> None:
+        self._whole = whole
         self._events = Events()
         self._counted = 0
 
@@ -231,4 +235,6 @@ class CompletionReader:
         if told.get("stop") is not True:
             return TargetPiece(text, tokens=tokens)
         reason = "length" if told.get("stop_type") == "limit" else "stop"
+        if self._whole and reason == "length" and tokens > 0 and not text:
+            text = "\ufffd"
         return TargetPiece(text, reason, usage, _identity(told), tokens, complete=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -186,7 +187,7 @@ def test_corrections_become_text_or_the_end_or_nothing() -> None:
 def test_the_hand_off_streams_with_the_callers_fields() -> None:
     """Ids, the caller's sampling, what is left; a character of several tokens counts all of them."""
     request = chat("x", temperature=0, top_p=0.5, stop=["!"], seed=1, max_tokens=9)
-    streaming = LlamaCppTarget().continue_(request, Context(2, "", 0, (1, 2)), 8)
+    streaming = LlamaCppTarget().continue_(replace(request, stream=True), Context(2, "", 0, (1, 2)), 8)
     assert streaming.request.body == {
         "prompt": [1, 2],
         "stream": True,
@@ -207,6 +208,19 @@ def test_the_hand_off_streams_with_the_callers_fields() -> None:
         8,
         len(recording("llamacpp/live_tokenize")["response"]["tokens"]),
     )
+
+
+@pytest.mark.parametrize(("stream", "text"), [(False, "is \ufffd"), (True, "is ")])
+def test_a_character_cut_by_the_limit_is_shown_as_the_server_shows_it(stream: bool, text: str) -> None:
+    """b50 (b): a whole reply of llama.cpp ends in U+FFFD there, a streamed one before the character."""
+    body = (
+        'data: {"content":"is ","stop":false,"tokens_predicted":1}\n\n'
+        'data: {"content":"","stop":true,"stop_type":"limit","tokens_predicted":2}\n\n'
+    )
+    decoder = LlamaCppTarget().continue_(replace(REQUEST, stream=stream), Context(2, "", 0, (1, 2)), 2).decoder
+    pieces = decode(decoder, body)
+    assert "".join(piece.text for piece in pieces) == text
+    assert sum(piece.tokens or 0 for piece in pieces) == 2 and pieces[-1].finish_reason == "length"
 
 
 def test_a_stream_that_breaks_off_or_reports_an_error_is_not_complete() -> None:

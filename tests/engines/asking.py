@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -121,10 +121,21 @@ class _Stream:
         return Reply(text, self.finish, self.usage.prompt_tokens, self.usage.completion_tokens, tuple(self.pieces))
 
 
-def ask_alone(api_base: str, body: Mapping[str, Any]) -> Reply:
+_STREAMED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+
+
+def ask_alone(api_base: str, body: Mapping[str, Any], *, stream: bool = False) -> Reply:
     """The target's own reply. ``api_base``: ``http://host:port/v1``; ``body`` names the model."""
     with openai.OpenAI(base_url=api_base, api_key="none", timeout=TIMEOUT, max_retries=0) as client:
-        return _whole(_route(client, body).create(**body))
+        create = _route(client, body).create
+        return _joined(create(**body, **_STREAMED)) if stream else _whole(create(**body))
+
+
+def _joined(chunks: Iterable[Any]) -> Reply:
+    stream = _Stream()
+    for chunk in chunks:
+        stream.add(chunk)
+    return stream.reply()
 
 
 def ask(
@@ -137,19 +148,13 @@ def ask(
     options: dict[str, Any] = {"base_url": api_base, "api_key": "none", "timeout": TIMEOUT, "max_retries": 0}
     asked = dict(body)
     if mode.endswith("stream"):
-        asked |= {"stream": True, "stream_options": {"include_usage": True}}
+        asked |= _STREAMED
     if mode.startswith("async"):
         reply, told = asyncio.run(_ask_async(options, asked, speculation))
     else:
         with OpenAI(**options, speculation=speculation) as client:
             answer = _route(client, asked).create(**asked)
-            if "stream" in asked:
-                stream = _Stream()
-                for chunk in answer:
-                    stream.add(chunk)
-                reply = stream.reply()
-            else:
-                reply = _whole(answer)
+            reply = _joined(answer) if "stream" in asked else _whole(answer)
             told = info(answer)
     assert told is not None, "every reply has facts"
     return reply, told, tuple(ledger.calls(told.request_id))

@@ -94,7 +94,7 @@ PROMPTS: tuple[Prompt, ...] = (
     _raw("raw_code", "raw", "def add(a, b):\n    return a + b\n\ndef sub(a, b):\n    return a - b\n\ndef mul(a, b):\n"),
     _raw("raw_pattern", "raw", "one two three four, one two three four, one two three four, one two three"),
     _raw("raw_emoji", "raw", "I ❤️ cats 🎉 and dogs 👍🏽! " * 3 + "I ❤️ cats 🎉"),
-    _raw("raw_hello", "raw", "Hello is 你好, thanks is 谢谢. " * 3 + "Hello is 你好,"),
+    _raw("raw_hello", "raw", "Hello is 你好, thanks is 谢谢. " * 3 + "Hello is 你好,", max_tokens=22),
     _raw("raw_newlines", "raw", "A\n\nB\n\n\nC\n\nD\n\n\n"),
     _raw("raw_cjk", "raw", "春天来了，花儿开了。夏天来了，"),
 )

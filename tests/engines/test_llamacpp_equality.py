@@ -102,6 +102,20 @@ def test_the_f16_set_accepts_corrects_hands_off_and_ends(f16: Target) -> None:
         assert sum(own) > 0, drafter
 
 
+@pytest.mark.parametrize("mode", ["sync", "async-stream"])
+def test_a_character_cut_by_the_limit_is_shown_as_llamacpp_shows_it(f16: Target, mode: str) -> None:
+    """Its whole replies end in U+FFFD there, its streamed ones before the character: so do ours."""
+    [prompt] = (one for one in PROMPTS if one.name == "raw_hello")
+    base_url, body = f"{f16.server.url}/v1", {"model": f16.server.model, **prompt.body, "max_tokens": 23}
+    alone = ask_alone(base_url, body, stream=mode.endswith("stream"))
+    settings = {"target_backend": "llamacpp", "draft_tokens": 6, **f16.drafters["drop1"]}
+    reply, told, calls = ask(base_url, body, mode, **settings)
+    assert told.decision == "speculate"
+    assert "continue" in {call.row.purpose for call in calls}
+    assert reply.seen() == alone.seen()
+    assert reply.text.endswith("\ufffd") == (mode == "sync")
+
+
 # --- a quantised target ----------------------------------------------------------------------------
 
 UNLIKE = ("drop1", "drop3")  # drafts other than the target itself
