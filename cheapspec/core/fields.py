@@ -13,14 +13,17 @@ drop the argmax (typical-p, tail-free sampling) are not understood on purpose.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from cheapspec.core.untyped import as_mapping, is_mapping
 
-__all__ = ["CHECKED", "HARMLESS", "Check", "known_fields"]
+__all__ = ["CHECKED", "HARMLESS", "Check", "thinking_switched_off"]
 
 Check = Callable[[Any], bool]
+
+_THOUGHTS = re.compile(r"think|thought|reason", re.IGNORECASE)
 
 
 def _nothing(value: Any) -> bool:
@@ -44,6 +47,15 @@ def _kind(key: str, *allowed: Any) -> Check:
 
 def _no_thoughts(value: Any) -> bool:
     return not value or as_mapping(value).get("enabled") is False or as_mapping(value).get("effort") == "none"
+
+
+def _silent_template(value: Any) -> bool:
+    """Template variables none of which asks for thoughts. What a variable means is the template's to say, so every
+    name that speaks of thinking must be false, empty or zero (an effort: ``"none"``).
+    """
+    variables = as_mapping(value).items()
+    asked = (name for name, setting in variables if setting and not (setting == "none" and name.endswith("effort")))
+    return not any(map(_THOUGHTS.search, asked))
 
 
 def _usage_only(value: Any) -> bool:
@@ -85,7 +97,6 @@ HARMLESS = frozenset(
         "priority",
         "request_id",
         "session_id",
-        "chat_template_kwargs",
         "provider",
         "keep_alive",
         "usage",
@@ -130,6 +141,7 @@ CHECKED: Mapping[str, tuple[Check, str]] = {
     "thinking": (_kind("type", "disabled"), "reasoning"),
     "enable_thinking": (_nothing, "reasoning"),
     "think": (_nothing, "reasoning"),
+    "chat_template_kwargs": (_silent_template, "reasoning"),
     "stream_options": (_usage_only, "unsupported_field"),
     "verbosity": (_nothing, "unsupported_field"),
     "web_search_options": (lambda value: False, "unsupported_field"),
@@ -151,6 +163,10 @@ CHECKED: Mapping[str, tuple[Check, str]] = {
 """Fields that are harmless with some values only: the test of the value, and the reason for the bypass otherwise."""
 
 
-def known_fields() -> frozenset[str]:
-    """Every body field that is classified."""
-    return HARMLESS | frozenset(CHECKED)
+def thinking_switched_off(body: Mapping[str, Any]) -> bool:
+    """Whether a request says in so many words that a chat template shall not let the target think: the fields
+    that reach the template in vLLM 0.32. (A top-level ``enable_thinking`` does not: it is ignored.)
+    """
+    variables = as_mapping(body.get("chat_template_kwargs"))
+    told = variables.get("enable_thinking", variables.get("thinking"))
+    return body.get("reasoning_effort") == "none" if told is None else told is False

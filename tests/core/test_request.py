@@ -9,7 +9,7 @@ import pytest
 from openai.types import completion_create_params as text_params
 from openai.types.chat import completion_create_params as chat_params
 
-from cheapspec.core.fields import CHECKED, HARMLESS, known_fields
+from cheapspec.core.fields import CHECKED, HARMLESS, thinking_switched_off
 from cheapspec.core.request import Bypass, Request, Sampling, admit, sampling
 
 # fmt: off
@@ -94,7 +94,7 @@ TEXT_FIELDS = sorted({*get_type_hints(text_params.CompletionCreateParamsBase), "
 def test_every_field_of_openais_sdk_is_classified() -> None:
     """A new field in a newer SDK is a decision to take, not an accident."""
     assert sorted({*CHAT_FIELDS, *TEXT_FIELDS}) == sorted(EXAMPLES)
-    assert known_fields().issuperset(EXAMPLES)
+    assert (HARMLESS | set(CHECKED)).issuperset(EXAMPLES)
     assert not HARMLESS & set(CHECKED)
 
 
@@ -141,6 +141,11 @@ def test_null_means_absent(name: str) -> None:
         ("thinking", {"type": "enabled"}, "reasoning"),
         ("think", "low", "reasoning"),
         ("include_reasoning", True, "reasoning"),
+        ("chat_template_kwargs", {"enable_thinking": True}, "reasoning"),
+        ("chat_template_kwargs", {"enable_thinking": "none"}, "reasoning"),
+        ("chat_template_kwargs", {"custom": 1, "thinking": True}, "reasoning"),
+        ("chat_template_kwargs", {"thinking_budget": 512}, "reasoning"),
+        ("chat_template_kwargs", {"reasoning_effort": "low"}, "reasoning"),
         ("stop_token_ids", [7], "unsupported_field"),
         ("continue_final_message", True, "unsupported_field"),
         ("add_generation_prompt", False, "unsupported_field"),
@@ -162,6 +167,7 @@ def test_fields_of_other_servers_that_change_the_reply(name: str, value: Any, re
         ("cache_salt", "x"),
         ("priority", 1),
         ("chat_template_kwargs", {"enable_thinking": False}),
+        ("chat_template_kwargs", {"thinking_budget": 0, "reasoning_effort": "none", "custom": True}),
         ("repetition_penalty", 1.0),
         ("reasoning", {"effort": "none"}),
         ("reasoning", {"enabled": False}),
@@ -173,6 +179,23 @@ def test_fields_of_other_servers_that_change_the_reply(name: str, value: Any, re
 def test_fields_of_other_servers_that_change_nothing(name: str, value: Any) -> None:
     """Filters that keep the argmax, routing, caching, and thinking switched off."""
     good(chat(**{name: value}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "off"),
+    [
+        ({}, False),
+        ({"reasoning_effort": "none"}, True),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, True),
+        ({"chat_template_kwargs": {"thinking": False}}, True),
+        ({"chat_template_kwargs": {"enable_thinking": True}, "reasoning_effort": "none"}, False),
+        ({"chat_template_kwargs": {"custom": False}}, False),
+        ({"enable_thinking": False}, False),
+    ],
+)
+def test_only_what_reaches_the_template_switches_thinking_off(fields: dict[str, Any], off: bool) -> None:
+    """Saying nothing is no switch, and neither is a field that the server ignores; a template variable goes first."""
+    assert thinking_switched_off(fields) == off
 
 
 def test_legacy_log_probabilities_of_zero_alternatives_are_asked_for() -> None:
