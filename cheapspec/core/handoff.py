@@ -36,7 +36,8 @@ _FRUITLESS = 2  # continuing calls in a row that brought nothing
 @dataclass(frozen=True, slots=True)
 class _Trouble:
     """Why a hand-off did not come to its end. ``resumable``: continuing may help. ``short``: the stream ended
-    in order, but without an end sign, which only we can tell.
+    in order, but without an end sign, which only we can tell. ``exhausted``: the driver allows no further call,
+    which says nothing of what was wrong with the ones before.
     """
 
     message: str
@@ -44,6 +45,7 @@ class _Trouble:
     kind: str = "upstream_error"
     resumable: bool = False
     short: bool = False
+    exhausted: bool = False
 
 
 class _Seam:
@@ -76,11 +78,16 @@ def hand_off(turn: Turn, target: Target) -> Steps[None]:
         return
     lost = turn.retreat() if turn.context.ids is None else ""
     fruitless = 0
+    earlier: _Trouble | None = None
     while True:
         before = turn.context.tokens
         trouble = yield from _Relay(turn, target, lost).run()
         if trouble is None:
             return
+        if trouble.exhausted:
+            trouble = earlier or trouble
+            break
+        earlier = trouble
         if trouble.short:
             yield Note("cut_short", {"message": trouble.message})
         fruitless = 0 if turn.context.tokens > before else fruitless + 1
@@ -201,7 +208,8 @@ class _Relay:
         exhausted = task.broke is not None and task.broke.kind == "exhausted"
         agree = self.base.ids is not None and self.ids is not None and not (self.ids and self.request.stops)
         message = task.broke.message if task.broke is not None else "the target's stream ended without an end sign"
-        return _Trouble(message, None, "connection_error", agree and not exhausted, short=task.broke is None)
+        short = task.broke is None
+        return _Trouble(message, None, "connection_error", agree, short=short, exhausted=exhausted)
 
 
 def _tokens(piece: TargetPiece) -> int:

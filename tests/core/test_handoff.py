@@ -81,12 +81,21 @@ def test_calls_that_do_not_get_on_are_given_up() -> None:
 
 
 def test_an_exhausted_budget_ends_the_reply() -> None:
-    """The driver allows no further call: what was shown stays, an error follows, and nothing more is paid."""
+    """The driver allows no further call: what was shown stays, the error that follows says what was wrong with
+    the call before, and nothing more is paid.
+    """
     exhausted = Broke(0, "exhausted", "no attempts are left")
     outcome = handed(REPLY, "The capital", fault=on_continue(cut_stream(2), exhausted))
-    assert outcome.played.finish.error["message"] == "no attempts are left"
+    assert outcome.played.finish.error["message"] == "the target's stream ended without an end sign"
     assert outcome.played.finish.finish_reason is None
     assert REPLY.startswith(outcome.text) and len(outcome.tally.usages) == 2
+
+
+def test_a_budget_that_was_exhausted_before_is_told_in_the_drivers_words() -> None:
+    """Without a continuing call before it there is no other trouble to tell."""
+    outcome = handed(REPLY, "The capital", fault=on_continue(Broke(0, "exhausted", "no attempts are left")))
+    assert outcome.played.finish.error["message"] == "no attempts are left"
+    assert outcome.played.purposes().count("continue") == 1
 
 
 def test_b15_a_stream_cut_at_the_limit_lacks_only_its_end_sign() -> None:
