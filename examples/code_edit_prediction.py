@@ -5,12 +5,13 @@ that stay are paid at input price instead of output price, only the changed ones
 
     python examples/code_edit_prediction.py
 
-runs a small target model on this machine (`pip install 'cheapspec[embedded]'`, no key); whatever it makes of the
-file, the text below is its own. Other targets, as long as they can score text (a vLLM server, say): `--base-url` and
-`--model`, or OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL; `--draft` adds a draft model for the rest.
+runs a small target model on this machine (`pip install 'cheapspec[embedded]'`, no key). Other targets, as long as
+they can score text (a vLLM server, say): `--base-url` and `--model`, or OPENAI_BASE_URL, OPENAI_API_KEY and
+OPENAI_MODEL; `--draft` adds a draft model for the rest.
 
 The planner cannot tell how good a prediction is, and would rather go direct; `draft_tokens` says how many pieces of
-the old file to score at a time.
+the old file to score at a time. With it nothing stops a prediction that has gone astray: long insertions cost more
+than they save.
 """
 
 from __future__ import annotations
@@ -24,28 +25,27 @@ from typing import Any
 from cheapspec import OpenAI, Speculation, info
 
 FILE = """```python
-NAME = "shop"
-HOST = "localhost"
-PORT = 9090
-CURRENCY = "EUR"
+TITLE = "Shop"
 MAX_ITEMS = 20
+LANGUAGE = "en"
+CURRENCY = "EUR"
 LOG_LEVEL = "info"
+COLOR = "red"
 ```"""
 
 EXAMPLE = """```python
 NAME = "alpha"
-HOST = "localhost"
-PORT = 8080
-WORKERS = 4
+SIZE = 3
+COLOR = "red"
 ```"""
 
 
 def conversation() -> list[Any]:
     """One edit that was made, so that a small model sees how it is done, and the one that is asked for."""
     return [
-        {"role": "user", "content": f"Replace `localhost` by `db.internal`:\n\n{EXAMPLE}"},
-        {"role": "assistant", "content": EXAMPLE.replace("localhost", "db.internal")},
-        {"role": "user", "content": f"Replace `localhost` by `db.internal`:\n\n{FILE}"},
+        {"role": "user", "content": f"Remove the line with `SIZE`:\n\n{EXAMPLE}"},
+        {"role": "assistant", "content": EXAMPLE.replace("SIZE = 3\n", "")},
+        {"role": "user", "content": f"Remove the line with `LOG_LEVEL`:\n\n{FILE}"},
     ]
 
 
@@ -92,7 +92,7 @@ def endpoint() -> Generator[tuple[dict[str, Any], Speculation]]:
     from cheapspec.cli.embedded_pair import PRICES
     from cheapspec.embedded import EmbeddedServer, fetch
 
-    with EmbeddedServer(fetch("smollm2-135m-f16")) as target:
+    with EmbeddedServer(fetch("smollm2-135m-f16"), threads=1) as target:
         speculation = Speculation(
             target_backend="llamacpp",
             prices=PRICES,

@@ -75,7 +75,10 @@ def endpoint() -> Generator[tuple[dict[str, Any], cheapspec.Speculation]]:
     from cheapspec.cli.embedded_pair import PRICES
     from cheapspec.embedded import EmbeddedServer, fetch
 
-    with EmbeddedServer(fetch("smollm2-135m-f16")) as target, EmbeddedServer(fetch("smollm2-135m-q4_1")) as draft:
+    with (
+        EmbeddedServer(fetch("smollm2-135m-f16"), threads=1) as target,
+        EmbeddedServer(fetch("smollm2-135m-q4_1"), threads=1) as draft,
+    ):
         speculation = cheapspec.Speculation(
             draft=f"llamacpp:{draft.url}",
             target_backend="llamacpp",
