@@ -28,6 +28,8 @@ def test_b37_always_503(retries: int, stream: bool, route: str, any_pair: Pair) 
     plan_everywhere(any_pair, 503)
     outcome = any_pair.ask(stream=stream, temperature=ROUTES[route])
     assert type(outcome.error) is openai.InternalServerError
+    if route == "direct":
+        assert len(any_pair.paid) == retries + 1, "the caller's own max_retries is honoured, not cut short"
     assert 1 <= len(any_pair.paid) <= retries + 1
 
 

@@ -72,9 +72,10 @@ def test_b40_a_repeat_carries_the_same_idempotency_key(pair: Pair) -> None:
     keys = [exchange.headers.get("idempotency-key") for exchange in pair.target.of("continue")]
     assert all(keys)
     assert len(set(keys)) == 1
-    assert len(keys) <= 2
+    assert len(keys) == 2
     assert keys[0] not in {exchange.headers.get("idempotency-key") for exchange in pair.target.of("score")}
-    assert REPLY.startswith(outcome.text)
+    assert outcome.error is None
+    assert outcome.text == REPLY
 
 
 def test_b40_a_cut_stream_is_not_free(pair: Pair) -> None:
@@ -100,6 +101,6 @@ def test_b40_a_refused_connection_costs_nothing(temperature: object, pair: Pair)
         pair.options["max_retries"] = 1
         outcome = pair.ask(temperature=temperature)
     assert type(outcome.error) is openai.APIConnectionError
-    if pair.ledger.requests():
-        assert all(call.status == "failed" for call in pair.calls())
+    assert pair.ledger.requests()
+    assert {call.status for call in pair.calls() if call.row.billed} <= {"failed"}
     assert not pair.ledger.totals().paid_usd
