@@ -26,6 +26,7 @@ from cheapspec.core.ports import Context, NextToken, Score, Streaming, TargetPie
 from cheapspec.core.received import first_choice, read_identity, read_usage
 from cheapspec.core.request import Request
 from cheapspec.core.sse import ChatStreamReader
+from cheapspec.core.text import opens_thoughts
 from cheapspec.core.untyped import as_list, as_mapping
 
 __all__ = [
@@ -67,11 +68,7 @@ SAMPLING_FIELDS = (
 )
 """Fields that mean the same on the chat and the completion route of vLLM 0.32 (its two protocol classes)."""
 
-_THINK = "<think>"
 _TAIL = 12  # vocabulary pieces of the prompt's end that are looked at
-
-_COMPLETION_DEFAULT = 16
-"""``max_tokens`` of a completion request that does not say it (OpenAI's default, and vLLM's)."""
 
 
 def tokenize_prompt(request: Request) -> HttpRequest:
@@ -82,9 +79,9 @@ def tokenize_prompt(request: Request) -> HttpRequest:
         return HttpRequest("tokenize", "/tokenize", body)
     body = {"model": request.model, "messages": request.body.get("messages", []), "add_generation_prompt": True}
     body["return_token_strs"] = True  # the end of the rendered prompt tells whether the model is to think first
-    body |= carry(request, ("add_special_tokens", "chat_template", "mm_processor_kwargs"))
+    body |= carry(request, ("add_special_tokens",))
     # What the chat route adds to the template's variables by itself, /tokenize must be told.
-    variables: dict[str, Any] = carry(request, ("documents", "reasoning_effort"))
+    variables: dict[str, Any] = carry(request, ("reasoning_effort",))
     if "reasoning_effort" in variables:
         variables["enable_thinking"] = variables["reasoning_effort"] != "none"
     variables |= as_mapping(request.body.get("chat_template_kwargs"))
@@ -109,7 +106,7 @@ def _opens_thoughts(pieces: list[str]) -> bool:
     """A prompt that ends in an opened block of thoughts: the reply's first tokens would be thoughts, which
     the chat route may keep out of the text and the completions route does not.
     """
-    return "".join(pieces).rstrip("\nĊĠ▁ ").endswith(_THINK)
+    return opens_thoughts("".join(pieces).rstrip("\nĊĠ▁ "))
 
 
 def _tokenize_text(request: Request, text: str) -> HttpRequest:
@@ -273,11 +270,8 @@ def _ask_exact(memory: TokenMemory, request: Request, token_id: int, text: str) 
 def continue_(request: Request, context: Context, max_tokens: int | None) -> Streaming[TargetPiece]:
     """The hand-off from exactly these ids, with the caller's own sampling."""
     ids = context.ids or ()
-    if max_tokens is None:
-        if request.kind != "chat":
-            max_tokens = max(1, _COMPLETION_DEFAULT - context.tokens)
-        elif isinstance(context.extra, int):
-            max_tokens = max(1, context.extra - len(ids))
+    if max_tokens is None and isinstance(context.extra, int):
+        max_tokens = max(1, context.extra - len(ids))  # as the chat route does; a completion always says its limit
     body: dict[str, Any] = {
         "model": request.model,
         "prompt": list(ids),
@@ -288,9 +282,6 @@ def continue_(request: Request, context: Context, max_tokens: int | None) -> Str
     }
     if max_tokens is not None:
         body["max_tokens"] = max_tokens
-    minimum: object = request.body.get("min_tokens")
-    if isinstance(minimum, int) and minimum > context.tokens:
-        body["min_tokens"] = minimum - context.tokens
     return continuing("completions", body, "completion")
 
 

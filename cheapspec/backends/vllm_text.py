@@ -12,7 +12,9 @@
    is tokenized anew each time, and a target that wrote two line ends as one token goes on otherwise when it
    is shown two (vLLM 0.32 with SmolLM2, November 2026). Where they change, the target goes on by itself.
 4. Whitespace at the end is never sent: templates and providers trim or refuse it.
-5. A continuation starts at an edge that the engine chose (:func:`cheapspec.core.text.safe_cut`).
+5. Thoughts are no part of a reply: where a template opens a block of them before it, or closes one although
+   nobody switched thinking off, the scored text is not what the target would write.
+6. A continuation starts at an edge that the engine chose (:func:`cheapspec.core.text.safe_cut`).
 """
 
 from __future__ import annotations
@@ -34,10 +36,11 @@ from cheapspec.backends.vllm_tokens import TokenMemory
 from cheapspec.core.acceptance import TargetLogprob, shows_distribution
 from cheapspec.core.alignment import align
 from cheapspec.core.effects import HttpReply, HttpRequest, Op, Usage
+from cheapspec.core.fields import thinking_switched_off
 from cheapspec.core.ports import Context, NextToken, Score, Streaming, TargetPiece, Unusable
 from cheapspec.core.received import first_choice, read_identity, read_usage
 from cheapspec.core.request import Request
-from cheapspec.core.text import special_cut
+from cheapspec.core.text import closes_thoughts, opens_thoughts, special_cut
 from cheapspec.core.untyped import as_list, as_mapping
 
 __all__ = ["advance", "continue_", "score", "seam", "start"]
@@ -145,6 +148,8 @@ def _read(
         detail = "the server closed the turn" if closed else "the scored tokens do not end in the reply and the draft"
         return Unusable("cannot_score", detail, lasting=closed, continues=not closed)
     reply_at, draft_at = found
+    if request.kind == "chat" and _thinks("".join(surfaces[:reply_at]), request):
+        return Unusable("reasoning", "the chat template makes the target think first", lasting=True)
     ids_before = tuple(given.token_id if given is not None else -1 for given in prompt[1:reply_at])
     if isinstance(context.extra, _Shown) and context.extra.prompt != ids_before:
         return Unusable("cannot_score", "the prompt's tokens changed between two rounds")
@@ -200,6 +205,14 @@ def _closed(shown: str, sent: str, request: Request) -> bool:
     at = shown.rfind(sent)
     mine = any(sent in str(message.get("content")) for message in request.messages)
     return at >= 0 and not mine and special_cut(shown[at + len(sent) :]) < len(shown) - at - len(sent)
+
+
+def _thinks(prompt: str, request: Request) -> bool:
+    """Whether the target, asked by itself, would write thoughts first, to judge by what a template put before the
+    reply. A closed block may stand there because thinking is off (then the target is shown one as well), or
+    because it belongs to every turn that is over (then the target writes its own): only the caller's word tells.
+    """
+    return opens_thoughts(prompt) or (closes_thoughts(prompt) and not thinking_switched_off(request.body))
 
 
 def seam(surfaces: Sequence[str], reply: str, draft: str) -> tuple[int, int] | None:
@@ -261,7 +274,5 @@ def continue_(request: Request, context: Context, max_tokens: int | None) -> Str
             max_tokens = max(1, request.max_tokens - done)
         name = "max_completion_tokens" if "max_completion_tokens" in request.body else "max_tokens"
         body[name] = max_tokens
-    elif not chat:
-        body["max_tokens"] = max(1, 16 - context.tokens)
     path = "chat/completions" if chat else "completions"
     return continuing(path, body, "chat" if chat else "completion")

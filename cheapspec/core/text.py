@@ -27,13 +27,14 @@ __all__ = [
     "StopScanner",
     "align",
     "align_draft",
+    "closes_thoughts",
     "join_continuation",
     "looks_special",
     "may_repeat",
+    "opens_thoughts",
     "pieces",
     "safe_cut",
     "special_cut",
-    "strip_thoughts",
 ]
 
 _FULL_WIDTH = frozenset("。，、！？；：…）》」』】")
@@ -49,7 +50,13 @@ _SPECIAL = re.compile(
     r"|<<?/?SYS>>|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|IMG|THINK|PREFIX|MIDDLE"
     r"|SUFFIX|CLS|SEP|PAD|UNK|MASK|BOS|EOS)\]"
 )
-_OPEN_THOUGHT = re.compile(r"\s*<(think|thinking|thought)>")
+# The marks of Qwen, DeepSeek and others; Seed-OSS; Magistral; Kimi; Cohere; gpt-oss and Gemma (whose thoughts are a
+# channel of the message).
+_OPENED_THOUGHT = re.compile(
+    r"(?:<(?:seed:)?(?:think|thinking|thought)>|\[THINK\]|◁think▷|<\|(?:START_THINKING\||channel\|?)>)\Z"
+)
+_CLOSED_THOUGHT = re.compile(r"(?:</(?:seed:)?(?:think|thinking|thought)>|\[/THINK\]|◁/think▷|<\|END_THINKING\|>)\Z")
+_LONGEST_MARK = 64  # with the white space after it
 
 
 def safe_cut(text: str) -> int:
@@ -197,17 +204,11 @@ def looks_special(text: str) -> bool:
     return special_cut(text) < len(text) or not text
 
 
-def strip_thoughts(text: str) -> str | None:
-    """The answer without the thoughts before it; ``None`` when a thought is not closed, so there is no answer.
+def opens_thoughts(text: str) -> bool:
+    """Whether a text (a rendered prompt, a token) ends by opening a block of thoughts."""
+    return bool(_OPENED_THOUGHT.search(text[-_LONGEST_MARK:].rstrip()))
 
-    A closing mark without an opening one counts too: some templates open the thought in the prompt.
-    """
-    while True:
-        opened = _OPEN_THOUGHT.match(text)
-        name = opened.group(1) if opened else "think"
-        thought, closed, answer = text.partition(f"</{name}>")
-        if not closed:
-            return None if opened else text
-        if not opened and "<think>" in thought:
-            return text  # thoughts come first; this one is spoken about in the answer
-        text = answer.lstrip()
+
+def closes_thoughts(text: str) -> bool:
+    """Whether a text ends by closing a block of thoughts."""
+    return bool(_CLOSED_THOUGHT.search(text[-_LONGEST_MARK:].rstrip()))

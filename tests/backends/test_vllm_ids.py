@@ -267,9 +267,7 @@ def test_a_draft_that_the_tokenizer_changes_is_not_paid_for() -> None:
 
 def test_the_hand_off_goes_on_from_the_ids_with_the_callers_fields() -> None:
     """Caller's sampling, no chat-only field, and what is left of the window as chat's own default limit."""
-    request = chat(
-        "x", temperature=0, top_p=0.9, stop=["!"], seed=3, max_completion_tokens=50, min_tokens=5, store=False
-    )
+    request = chat("x", temperature=0, top_p=0.9, stop=["!"], seed=3, max_completion_tokens=50, store=False)
     context = Context(3, "ab", 2, (1, 2, 3, 4, 5), 2048)
     call = VllmTarget().continue_(request, context, 48).request
     assert (call.purpose, call.path, call.stream, call.billed) == ("continue", "completions", True, True)
@@ -284,12 +282,9 @@ def test_the_hand_off_goes_on_from_the_ids_with_the_callers_fields() -> None:
         "seed": 3,
         "stop": ["!"],
         "max_tokens": 48,
-        "min_tokens": 3,
     }
     unlimited = VllmTarget().continue_(chat("x"), context, None).request.body or {}
     assert unlimited["max_tokens"] == 2048 - 5
-    legacy = VllmTarget().continue_(completion("x"), context, None).request.body or {}
-    assert legacy["max_tokens"] == 16 - 2
 
 
 def test_a_recorded_stream_is_decoded_in_any_split() -> None:

@@ -76,6 +76,40 @@ def test_b27_a_closed_turn_is_seen() -> None:
     assert isinstance(score, Unusable) and score.lasting and "closed" in score.detail
 
 
+def thought_before(*marks: str) -> dict[str, Any]:
+    """The recorded score with tokens that read so before the reply."""
+    body = recorded_body()
+    whole = score_of(body, Context(), ANSWER)
+    assert isinstance(whole, Score)
+    at = len(body["prompt_token_ids"]) - len(whole.tokens)
+    ids = range(90_000, 90_000 + len(marks))
+    rows = [
+        {str(number): {"logprob": -0.5, "rank": 1, "decoded_token": mark}}
+        for number, mark in zip(ids, marks, strict=True)
+    ]
+    body["prompt_token_ids"][at:at] = ids
+    body["prompt_logprobs"][at:at] = rows
+    return body
+
+
+@pytest.mark.parametrize("marks", [["<think>", "\n"], ["<", "think", ">"], ["<think>", "\n\n", "</think>", "\n\n"]])
+def test_b29_a_reply_after_thoughts_is_not_what_the_target_would_write(marks: list[str]) -> None:
+    """A template that opens thoughts before the reply, or closes some that nobody switched off: lastingly unusable."""
+    score = score_of(thought_before(*marks), Context(), ANSWER)
+    assert isinstance(score, Unusable) and (score.reason, score.lasting) == ("reasoning", True)
+
+
+@pytest.mark.parametrize("fields", [{"reasoning_effort": "none"}, {"chat_template_kwargs": {"enable_thinking": False}}])
+def test_b29_a_block_that_is_closed_since_thinking_is_off_is_no_obstacle(fields: dict[str, Any]) -> None:
+    """Then the template shows the target the same empty block when it answers by itself; an open one stays one."""
+    target, request = VllmTarget(route="text"), chat(QUESTION, **fields)
+    closed = reply(thought_before("<think>", "\n\n", "</think>", "\n\n"))
+    score, _ = run(target.score(request, Context(), ANSWER), closed)
+    assert isinstance(score, Score) and score.trusted
+    opened, _ = run(target.score(request, Context(), ANSWER), reply(thought_before("<think>", "\n")))
+    assert isinstance(opened, Unusable) and opened.reason == "reasoning"
+
+
 def test_text_that_the_caller_wrote_as_well_proves_no_closed_turn() -> None:
     """A draft that repeats the question may not condemn the host."""
     score = score_of(recorded_body(), Context(), "What is 2+2?")

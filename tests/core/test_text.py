@@ -14,12 +14,13 @@ from cheapspec.core.text import (
     StopScanner,
     align,
     align_draft,
+    closes_thoughts,
     join_continuation,
     looks_special,
+    opens_thoughts,
     pieces,
     safe_cut,
     special_cut,
-    strip_thoughts,
 )
 
 Entry = tuple[str, bytes | None, float | None]
@@ -406,19 +407,21 @@ def test_b43_special_token_text_in_a_users_words_is_found_without_raising() -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "answer"),
+    ("text", "opens", "closes"),
     [
-        ("<think>a</think>Paris", "Paris"),
-        ("<think>\n\n</think>\n\nParis", "Paris"),
-        ("\n<thinking>a</thinking> Paris ", "Paris "),
-        ("<think>a</think><think>b</think>Paris", "Paris"),
-        ("a</think>Paris", "Paris"),
-        ("<think>a", None),
-        ("<think>a</think>", ""),
-        (" Paris", " Paris"),
-        ("Tags <think>x</think> are thoughts", "Tags <think>x</think> are thoughts"),
+        ("<|im_start|>assistant\n<think>\n", True, False),
+        ("<think>", True, False),
+        ("[THINK]", True, False),
+        ("<|start|>assistant<|channel|>", True, False),
+        ("<|channel>", True, False),
+        ("<think>\n\n</think>\n\n", False, True),
+        ("[/THINK]", False, True),
+        ("<think>\na", False, False),
+        ("<|im_start|>assistant\n", False, False),
+        ("a <thinker>", False, False),
+        ("", False, False),
     ],
 )
-def test_b29_thoughts_are_no_answer(text: str, answer: str | None) -> None:
-    """Thoughts before the answer are taken away; one that is not closed leaves no draft."""
-    assert strip_thoughts(text) == answer
+def test_b29_the_end_of_a_text_opens_or_closes_thoughts(text: str, opens: bool, closes: bool) -> None:
+    """The mark must be the last thing but white space."""
+    assert (opens_thoughts(text), closes_thoughts(text)) == (opens, closes)
