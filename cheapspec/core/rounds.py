@@ -6,6 +6,7 @@ Rules
   what was sent is *unverified*: nothing of it is accepted. While nothing has reached the caller the
   request then goes direct, after that the target goes on by itself; so it does, too, from a verified reply
   that is not in doubt.
+* A target whose first token opens a block of thoughts is no target for drafts of the answer, now or later.
 * After the accepted tokens comes one token of the target's own: the correction (its scored alternative)
   or, when all hold, the bonus token it generated. A correction that cannot be text by itself (a special
   token, part of a character) is left to the hand-off: a new draft would only meet it again.
@@ -25,6 +26,7 @@ from cheapspec.core.effects import GoDirect, Note, Side
 from cheapspec.core.lookup import realign
 from cheapspec.core.ports import NextToken, Score, Target, Unusable
 from cheapspec.core.received import read_usage
+from cheapspec.core.text import opens_thoughts
 from cheapspec.core.turn import Turn
 from cheapspec.core.untyped import as_mapping
 
@@ -54,7 +56,7 @@ def verify_round(
     told = len(score.tokens) or len(scored.tokens)  # as the target counts, so that it compares with accepted tokens
     tally.drafted_tokens += told
     result = verify_greedy(score.tokens, tie_nats=tie_nats, limit=turn.remaining())
-    doubt = _doubt(score, result)
+    doubt = _doubt(score, result) or _thinks_first(turn, result)
     if doubt is not None:
         return (yield from _unverified(turn, doubt, told))
     tally.identify(score.identity)
@@ -72,6 +74,15 @@ def _doubt(score: Score, result: VerificationResult) -> Unusable | None:
     if result.unverified and not result.accepted:
         return Unusable("cannot_score", "the draft's first token has no usable number")
     return None
+
+
+def _thinks_first(turn: Turn, result: VerificationResult) -> Unusable | None:
+    """A target whose reply begins with a thought would pay for a score on every request and never accept a token."""
+    if turn.context.tokens or result.accepted or result.correction is None:
+        return None
+    if not opens_thoughts(result.correction.text):
+        return None
+    return Unusable("reasoning", "the target's reply begins with a thought", lasting=True)
 
 
 def _accept(
