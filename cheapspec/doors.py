@@ -83,7 +83,7 @@ class Shared:
         if headers or options:
             settings = self._read(headers, dict(options))
         settings = self._in_session(settings)
-        return replace(settings, enabled=False) if disabled() else settings
+        return replace(settings, enabled=False, caps=()) if disabled() else settings
 
     def session(self, name: str, budget: Budget | None = None) -> Session:
         """A session on this ledger, to be entered.

@@ -7,8 +7,8 @@ Rules
   to the cache at its surcharge, at the dearest step that it may reach.
 * Output is bounded by ``max_completion_tokens`` or ``max_tokens``, else by the model's own limit, times ``n``. A text
   completion that says nothing gets 16 (OpenAI API reference, completions, of 2026-11).
-* Of two service tiers that may serve, the dearer. What bytes do not bound (pictures and sound by URL) or nobody
-  has a price for is unknown: ``None``.
+* Of two service tiers that may serve, the dearer. What bytes do not bound (pictures and sound by URL, earlier
+  responses, the server's own tools) or nobody has a price for is unknown: ``None``.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from cheapspec.core.money import Prices
 __all__ = ["exposure"]
 
 _COMPLETION_TOKENS = 16
+_GENERATION = ("max_completion_tokens", "max_tokens", "n_predict")
+_LIMITS = {"chat": _GENERATION, "completion": _GENERATION, "responses": ("max_output_tokens",), "embeddings": ()}
+_ELSEWHERE = ("previous_response_id", "conversation", "web_search_options")
 _MILLION = Decimal(1_000_000)
 
 
@@ -31,12 +34,12 @@ def exposure(
     """Dollars of the caller's own request at most, ``None`` unknown.
 
     :param body: the request as it goes out; ``size``: its length in bytes.
-    :param kind: ``chat`` or ``completion``.
+    :param kind: ``chat``, ``completion``, ``responses`` or ``embeddings``; of others nothing is known.
     :param limit: the model's own limit of output tokens, ``None`` unknown.
     """
-    if prices is None or kind not in ("chat", "completion") or not _text_only(body):
+    if prices is None or kind not in _LIMITS or not _text_only(body):
         return None
-    told = body.get("max_completion_tokens", body.get("max_tokens", body.get("n_predict")))
+    told = 0 if kind == "embeddings" else next((body[name] for name in _LIMITS[kind] if name in body), None)
     if told is None:
         told = _COMPLETION_TOKENS if kind == "completion" else limit
     choices = max(_count(body.get("n"), 1), _count(body.get("best_of"), 1))
@@ -71,10 +74,15 @@ def _prompts(prompt: object) -> int:
 
 
 def _text_only(body: Mapping[str, Any]) -> bool:
-    """Whether every part of every message is text: of others bytes tell nothing."""
+    """Whether all that the model reads is text in this body: of others bytes tell nothing."""
+    if any(body.get(name) is not None for name in _ELSEWHERE) or isinstance(body.get("prompt"), Mapping):
+        return False
+    for tool in cast("list[object]", body.get("tools") if isinstance(body.get("tools"), list) else []):
+        if not isinstance(tool, Mapping) or cast("Mapping[str, Any]", tool).get("type") not in ("function", "custom"):
+            return False
     if body.get("audio") is not None or "audio" in (body.get("modalities") or ()):
         return False
-    messages = body.get("messages")
+    messages = body.get("messages", body.get("input"))
     if not isinstance(messages, list):
         return True
     for message in cast("list[object]", messages):
@@ -82,6 +90,6 @@ def _text_only(body: Mapping[str, Any]) -> bool:
         if isinstance(content, list):
             for part in cast("list[object]", content):
                 kind = cast("Mapping[str, Any]", part).get("type") if isinstance(part, Mapping) else None
-                if kind not in ("text", "refusal"):
+                if kind not in ("text", "refusal", "input_text", "output_text"):
                     return False
     return True

@@ -99,7 +99,8 @@ def _unread(
     """A bypass. Only what is cheap is told of it: whether its reply is a completion, and the model's name."""
     path = own.url.path.rstrip("/")
     kind = "chat" if path.endswith("/chat/completions") else "completion" if path.endswith("/completions") else ""
-    model = model_name(body) if kind and body else ""
+    told = kind or own.headers.get("content-type", "").startswith("application/json")
+    model = model_name(body) if told and body else ""
     return Passed(request_id, settings, "bypass", reason, own, detail, kind=kind, model=model)
 
 

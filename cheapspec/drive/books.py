@@ -24,13 +24,14 @@ from cheapspec.core.engine import Job
 from cheapspec.core.info import Info, Seconds
 from cheapspec.core.money import charge, format_usd
 from cheapspec.core.ports import Call, CallRow, RequestRow
-from cheapspec.core.reply import Problem, read_completion
+from cheapspec.core.reply import Problem, read_completion, read_usage
 from cheapspec.core.tally import Tally
+from cheapspec.core.untyped import as_mapping
 from cheapspec.drive.io import Steps, Written
 from cheapspec.drive.permits import BoundPermit, account_keys
 from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.state import infos
-from cheapspec.drive.urls import api_base
+from cheapspec.drive.urls import api_base, paid_route
 
 __all__ = ["Books", "Read"]
 
@@ -65,7 +66,7 @@ class Books:
         self.reserved = False
         self.closed = False
         settings = passed.settings
-        kind = passed.kind or "other"
+        kind = paid_route(passed.request, passed.kind) or "other"
         runtime.ledger.open_request(
             RequestRow(
                 passed.request_id,
@@ -117,18 +118,36 @@ class Books:
     def read(self, response: httpx2.Response, *, stream: bool) -> Read:
         """Read a direct reply; of a stream, another route or an error nothing is known."""
         passed = self._passed
-        if stream or not passed.kind or response.status_code >= 300 or not response.is_stream_consumed:
+        if (
+            stream
+            or not paid_route(passed.request, passed.kind)
+            or response.status_code >= 300
+            or not response.is_stream_consumed
+        ):
             return Read()
+        if not passed.kind:
+            return self._read_other(response)
         told = read_completion(HttpReply(response.status_code, response.content), passed.kind)
         if isinstance(told, Problem):
             return Read(problem=told)
         if told.usage is None:
             return Read(told.identity.id)
+        return self._priced(told.identity.id, told.usage)
+
+    def _read_other(self, response: httpx2.Response) -> Read:
+        """Of a route that is none of ours: its usage, if it tells one as chat and responses do."""
+        told = as_mapping(HttpReply(response.status_code, response.content).json())
+        usage = read_usage(told.get("usage"), told.get("service_tier"))
+        if usage is None:
+            return Read()
+        return self._priced(None, usage)
+
+    def _priced(self, reply_id: str | None, usage: Usage) -> Read:
+        passed = self._passed
         prices, source = self.runtime.prices.lookup(passed.model, api_base(passed.request.url))
-        charged = charge(told.usage, prices, passed.tier)
-        usd = charged.usd
-        priced_by = "unknown" if usd is None else "provider" if told.usage.cost_usd is not None else source
-        return Read(told.identity.id, told.usage, usd, priced_by, budget_usd=charged.budget_usd)
+        charged = charge(usage, prices, passed.tier)
+        priced_by = "unknown" if charged.usd is None else "provider" if usage.cost_usd is not None else source
+        return Read(reply_id, usage, charged.usd, priced_by, budget_usd=charged.budget_usd)
 
     def went_direct(self, passed: Passed, read: Read, job: Job | None = None) -> Info:
         """The target alone answered, or nobody did. ``job``: the run that was tried before, with what it spent."""

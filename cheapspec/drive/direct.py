@@ -28,6 +28,7 @@ from cheapspec.drive.replies import mark
 from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.spending import request_worst
 from cheapspec.drive.state import TargetFacts
+from cheapspec.drive.urls import paid_route
 
 __all__ = ["go_direct", "pass_through"]
 
@@ -72,6 +73,8 @@ def go_direct(
         pause = attempts.failed(outcome)
         if not isinstance(outcome, httpx2.Response | httpx2.HTTPError):
             break
+        if pause is not None and isinstance(outcome, Exception) and broke_kind(outcome) != "connect":
+            job.tally.uncounted = True  # the repeat's price says nothing of the lost call's
         if pause is not None and isinstance(outcome, httpx2.Response) and stream:
             yield Shut(Channel(outcome))
     info = books.went_direct(passed, read, job)
@@ -89,7 +92,7 @@ def go_direct(
 def _attempt(
     books: Books, passed: Passed, job: Job | None, *, stream: bool
 ) -> Steps[tuple[httpx2.Response | Exception, Read]]:
-    if not passed.kind:
+    if not paid_route(passed.request, passed.kind):
         try:
             return (yield Send(passed.request, stream)), Read()
         except GeneratorExit:

@@ -34,18 +34,6 @@ PROBED_SECONDS = 3600.0
 
 _warned: set[str] = set()
 
-_PAID_ROUTES = {
-    "/responses": "responses",
-    "/embeddings": "embeddings",
-    "/images/generations": "images",
-    "/images/edits": "images",
-    "/images/variations": "images",
-    "/audio/speech": "audio",
-    "/audio/transcriptions": "audio",
-    "/audio/translations": "audio",
-}
-"""What OpenAI bills a call besides chat and text completions (its API reference, of 2026-11)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Passed:
@@ -68,14 +56,6 @@ class Passed:
     def because(self, reason: str, detail: str = "", decision: str = "direct") -> Passed:
         """The same request with the reason found."""
         return replace(self, reason=reason, detail=detail, decision=decision)
-
-    @property
-    def route(self) -> str:
-        """``kind``, or of a route that a provider charges for what it is; empty for every other."""
-        if self.kind or self.request.method != "POST":
-            return self.kind
-        path = self.request.url.path.rstrip("/")
-        return next((name for tail, name in _PAID_ROUTES.items() if path.endswith(tail)), "")
 
     @property
     def tier(self) -> str | None:

@@ -29,7 +29,7 @@ from cheapspec.drive.admission import Admitted
 from cheapspec.drive.io import Steps, Written
 from cheapspec.drive.permits import BoundPermit
 from cheapspec.drive.runtime import Passed, Runtime
-from cheapspec.drive.urls import api_base
+from cheapspec.drive.urls import api_base, paid_route
 
 __all__ = ["OverBudget", "over_budget", "request_worst", "reserve"]
 
@@ -49,7 +49,7 @@ def reserve(runtime: Runtime, decided: Passed | Admitted) -> Steps[Passed | Admi
     """What may become of the request under its budgets. What was reserved is settled with its books."""
     passed = decided.passed if isinstance(decided, Admitted) else decided
     ledger = runtime.ledger
-    if not passed.settings.caps or not isinstance(ledger, Reservations):
+    if not passed.settings.caps or not paid_route(passed.request, passed.kind) or not isinstance(ledger, Reservations):
         return decided
     alone = request_worst(runtime, passed)
     steps = _steps_worst(decided) if isinstance(decided, Admitted) else None
@@ -86,9 +86,12 @@ def _steps_worst(admitted: Admitted) -> Decimal | None:
 def request_worst(runtime: Runtime, passed: Passed) -> Decimal | None:
     """Dollars that the caller's own request can cost at most; ``None`` unknown."""
     prices, _ = runtime.prices.lookup(passed.model, api_base(passed.request.url))
-    if prices is None or not passed.kind:
+    if prices is None or not paid_route(passed.request, passed.kind):
         return None
-    content = passed.request.read()  # it was read before, or it would have no kind
+    try:
+        content = passed.request.read() if passed.kind else passed.request.content
+    except httpx2.RequestNotRead:
+        return None
     if passed.parsed is not None:
         body = passed.parsed.body
     else:
@@ -96,7 +99,7 @@ def request_worst(runtime: Runtime, passed: Passed) -> Decimal | None:
             body = as_mapping(json.loads(content))
         except (ValueError, RecursionError):
             return None
-    return exposure(body, len(content), passed.kind, prices)
+    return exposure(body, len(content), paid_route(passed.request, passed.kind), prices)
 
 
 def over_budget(refused: OverBudget) -> httpx2.Response:

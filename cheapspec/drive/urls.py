@@ -27,6 +27,7 @@ __all__ = [
     "draft_url",
     "model_name",
     "our_headers",
+    "paid_route",
     "streams",
     "target_request",
     "unmarked",
@@ -157,6 +158,29 @@ def streams(request: httpx2.Request) -> bool:
         return _STREAM.search(request.content) is not None
     except httpx2.RequestNotRead:
         return True
+
+
+_PAID_ROUTES = {
+    "/responses": "responses",
+    "/embeddings": "embeddings",
+    "/images/generations": "images",
+    "/images/edits": "images",
+    "/images/variations": "images",
+    "/audio/speech": "audio",
+    "/audio/transcriptions": "audio",
+    "/audio/translations": "audio",
+}
+"""What OpenAI bills a call besides chat and text completions (its API reference, of 2026-11)."""
+
+
+def paid_route(request: httpx2.Request, kind: str) -> str:
+    """``kind`` (``chat``, ``completion``), or of another route that a provider charges for what it is; empty for
+    every other.
+    """
+    if kind or request.method != "POST":
+        return kind
+    path = request.url.path.rstrip("/")
+    return next((name for tail, name in _PAID_ROUTES.items() if path.endswith(tail)), "")
 
 
 def model_name(body: bytes) -> str:

@@ -46,6 +46,9 @@ def test_without_a_limit_the_models_own_counts() -> None:
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]}]},
         {**ASKED, "audio": {"voice": "x"}},
         {**ASKED, "modalities": ["text", "audio"]},
+        {**ASKED, "web_search_options": {}},
+        {**ASKED, "tools": [{"type": "web_search"}]},
+        {**ASKED, "tools": ["x"]},
         {**ASKED, "max_tokens": "many"},
         {**ASKED, "max_tokens": -1},
         {"messages": ["no mapping"], "max_tokens": None},
@@ -54,6 +57,18 @@ def test_without_a_limit_the_models_own_counts() -> None:
 def test_what_bytes_do_not_bound_is_unknown(body: dict[str, Any]) -> None:
     """Pictures, sound and nonsense."""
     assert exposure({"max_tokens": 10, **body}, 1000, "chat", PRICES) is None
+
+
+def test_other_routes_that_are_billed_by_tokens() -> None:
+    """Responses by their own limit, embeddings by what they read; a conversation kept elsewhere has no bound."""
+    asked = {"input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}]}], "max_output_tokens": 9}
+    assert exposure(asked, 100, "responses", PRICES) == (100 * PRICES.input + 9 * PRICES.output) / 1_000_000
+    for more in ({"previous_response_id": "resp_1"}, {"conversation": "conv_1"}, {"prompt": {"id": "pmpt_1"}}):
+        assert exposure({**asked, **more}, 100, "responses", PRICES) is None
+    assert exposure({"input": "a"}, 100, "responses", PRICES) is None
+    assert exposure({"input": ["a", "b"]}, 100, "embeddings", PRICES) == 100 * PRICES.input / 1_000_000
+    tools = {**ASKED, "max_tokens": 9, "tools": [{"type": "function", "function": {"name": "f"}}]}
+    assert exposure(tools, 100, "chat", PRICES) is not None
 
 
 def test_text_parts_are_text() -> None:

@@ -44,6 +44,14 @@ class Counting(Handler):
         self.rfile.read(int(self.headers["content-length"]))
         with Server.lock:
             Server.count += 1
+        if self.path.endswith("/embeddings"):
+            embedding = {"object": "embedding", "index": 0, "embedding": [0.5]}
+            usage = {"prompt_tokens": 10, "total_tokens": 10}
+            self._answer({"object": "list", "data": [embedding], "model": "m", "usage": usage})
+            return
+        if self.path.endswith("/images/generations"):
+            self._answer({"created": 1, "data": [{"url": "http://127.0.0.1/x.png"}]})
+            return
         self._answer(
             {
                 "id": "chatcmpl-1",
@@ -117,6 +125,29 @@ def test_an_unknown_worst_case_is_refused_unless_it_is_allowed(
         assert Server.count == 0
         with client.session("lax", budget=Budget(usd=5, unknown="allow")):
             assert client.chat.completions.create(**missing).choices
+
+
+def test_bypassed_calls_count_too(client: OpenAI, ledger: DatabaseLedger) -> None:
+    """Embeddings at what they read; pictures, whose price nobody here knows, are refused."""
+    with client.session("s", budget=Budget(usd=1)):
+        client.embeddings.create(model="m", input="Well?", encoding_format="float")
+        with pytest.raises(openai.RateLimitError, match="unknown"):
+            client.images.generate(model="m", prompt="A cat.")
+    with client.session("lax", budget=Budget(usd=1, unknown="allow")):
+        client.images.generate(model="m", prompt="A cat.")
+    embedded, drawn = sorted(rows(ledger, "calls"), key=lambda row: row["at"])
+    assert (embedded["status"], embedded["input_tokens"], embedded["cost_nano"]) == ("ok", 10, 10_000)
+    assert embedded["worst_nano"] > 10_000
+    assert (drawn["status"], drawn["cost_nano"]) == ("ok", None)
+    spent = {row["name"]: (row["reserved_nano"], row["spent_nano"]) for row in rows(ledger, "budgets")}
+    assert spent["session:s"] == (0, 10_000)
+
+
+def test_the_kill_switch_turns_budgets_off_as_well(client: OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``CHEAPSPEC_DISABLED`` leaves the plain client."""
+    monkeypatch.setenv("CHEAPSPEC_DISABLED", "1")
+    with client.session("s", budget=Budget(usd=0)):
+        assert client.chat.completions.create(**ASKED).choices
 
 
 def test_64_threads_share_one_cap(client: OpenAI, ledger: DatabaseLedger) -> None:
