@@ -5,8 +5,10 @@ Rules
 * "Unverified" is never "accepted". A number that is no number (NaN, an infinity, a server's −9999 for
   "none", a missing one) ends the walk; every test here is written so that NaN fails it.
 * At temperature 0 a token holds when it is the argmax of the target's own distribution at its
-  position. The order of a listing means nothing; the given token may be missing from it or stand in
-  it twice. A listing that cannot show who the argmax is gives no evidence.
+  position; of equally likely leaders that is the one with the lowest id ("the first maximal value":
+  torch.argmax, PyTorch 2.15). Without ids nobody can say which it is, and a leader holds as a tie. The
+  order of a listing means nothing; the given token may be missing from it or stand in it twice. A
+  listing that cannot show who the argmax is gives no evidence.
 * Tokens are told apart by id, by text only where an id is missing: different ids can share a text
   (U+FFFD for parts of characters).
 * Randomness is passed in.
@@ -120,7 +122,8 @@ def verify_greedy(
     """Accept the leading tokens that the target itself would have chosen at temperature 0.
 
     ``target``: one entry a scored token, in order. ``tie_nats``: accept a token this much (in nats)
-    below the best as well; 0 accepts equal leaders only. ``limit``: look at no more positions.
+    below the best as well, whatever its id; at 0 a leader is accepted beside equal ones unless one of them
+    is known to have a lower id. ``limit``: look at no more positions.
     """
     ties = 0
     considered = target if limit is None else target[: max(limit, 0)]
@@ -152,7 +155,23 @@ def _judge(position: TargetLogprob, tie_nats: float) -> tuple[str | None, Altern
     if logprob > best.logprob:
         # A server that counts others above the token and lists none of them contradicts itself.
         return ("sole" if position.rank is None else None), None
+    if logprob == best.logprob and tie_nats <= 0:
+        return _settle_tie(position, [other for other in others if other.logprob == logprob])
     return ("tie" if logprob >= best.logprob - tie_nats else "rejected"), best
+
+
+def _settle_tie(position: TargetLogprob, leaders: Sequence[Alternative]) -> tuple[str, Alternative | None]:
+    """``leaders``: the other tokens that are as likely as the given one, the likeliest of all.
+
+    The correction is named only where all leaders are known: a rank counts those that are not listed, too.
+    """
+    own = position.token_id
+    ids = {leader.token_id for leader in leaders}
+    lower = [leader for leader in leaders if own is not None and leader.token_id is not None and leader.token_id < own]
+    if not lower:
+        return "tie", leaders[0]
+    hidden = None in ids or (position.rank is not None and position.rank > len(ids) + 1)
+    return "rejected", None if hidden else min(lower, key=lambda leader: leader.token_id or 0)
 
 
 def _same(alternative: Alternative, position: TargetLogprob) -> bool:

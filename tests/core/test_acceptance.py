@@ -89,6 +89,37 @@ def test_equal_leaders_are_a_tie_and_accepted() -> None:
     assert verify_greedy([at("a", -0.7, ("b", -0.7), rank=2)]) == VerificationResult(1, ties=1)
 
 
+def tied(own: int | None, *others: int | None, rank: int | None = None) -> VerificationResult:
+    """The verdict on a token among leaders that are all as likely."""
+    top = tuple(Alternative(f"t{other}", -0.7, other) for other in others)
+    return verify_greedy([TargetLogprob("own", -0.7, own, rank, top)])
+
+
+def test_of_equal_leaders_the_lowest_id_is_the_greedy_pick() -> None:
+    """A leader with a lower id is the argmax: it rejects the given token and corrects it; a higher one is a tie."""
+    assert tied(5, 9) == tied(5, 5, 9, rank=2) == VerificationResult(1, ties=1)
+    assert tied(9, 5, rank=2) == VerificationResult(0, Alternative("t5", -0.7, 5))
+    assert tied(9, 7, 5, 9, 5, rank=3) == VerificationResult(0, Alternative("t5", -0.7, 5))
+    assert tied(0, 4) == VerificationResult(1, ties=1) and tied(4, 0).correction == Alternative("t0", -0.7, 0)
+
+
+def test_leaders_that_are_not_all_known_give_no_correction() -> None:
+    """vLLM lists one leader and says by the rank that there are more: the lowest of them may not be listed."""
+    assert tied(9, 5, rank=3) == VerificationResult(0, None)
+    assert tied(9, 5, None) == VerificationResult(0, None)
+
+
+def test_equal_leaders_without_ids_are_accepted() -> None:
+    """Nobody can say which of them an argmax takes."""
+    assert tied(None, 5) == tied(9, None) == VerificationResult(1, ties=1)
+
+
+def test_a_tolerance_accepts_ties_whatever_their_ids() -> None:
+    """Who allows near ties allows exact ones."""
+    position = TargetLogprob("a", -0.7, 9, 2, (Alternative("b", -0.7, 5),))
+    assert verify_greedy([position], tie_nats=0.01) == VerificationResult(1, ties=1)
+
+
 def test_tie_nats_widens_what_counts_as_a_tie() -> None:
     """Within the given nats of the best a token is accepted as a tie, beyond it is not."""
     walk = [at("a", -0.75, ("b", -0.65), rank=2)]
