@@ -24,7 +24,8 @@ class Tally:
     ``cached_share``: the part of the prompt (0 to 1) that the direct call would have found in the
     provider's cache, as far as earlier calls tell. ``tier``: the service tier that was asked for.
     ``reply_tokens``: tokens of the reply as the target bills
-    them, a verified end-of-turn token included; the baseline counts them.
+    them, a verified end-of-turn token included; the baseline counts them. ``uncounted``: a call may have been
+    billed of which no usage is known, not even an estimate; what was paid is unknown then.
     """
 
     rule: str = "exact"
@@ -46,6 +47,7 @@ class Tally:
     seconds_total: float = 0.0
     prompt_tokens: int | None = None
     reply_tokens: int | None = None
+    uncounted: bool = False
 
     def spend(self, usage: Usage) -> None:
         """A billed call reported its usage."""
@@ -69,7 +71,9 @@ class Tally:
         self.reply_tokens = output_tokens
 
     def paid(self, prices: Prices | None) -> Decimal | None:
-        """Dollars of all billed calls; ``None`` when one of them has no known price."""
+        """Dollars of all billed calls; ``None`` when one of them has no known price, or is ``uncounted``."""
+        if self.uncounted:
+            return None
         total = Decimal(0)
         for usage in self.usages:
             amount = charge(usage, prices, self.tier).usd
