@@ -13,7 +13,9 @@ import httpx2
 
 from cheapspec.backends.llamacpp_wire import usage_of
 from cheapspec.backends.probe import Facts
+from cheapspec.core.books import Reservations
 from cheapspec.core.effects import HttpReply, HttpRequest, Op, Side
+from cheapspec.core.exposure import exposure
 from cheapspec.core.money import charge, format_usd
 from cheapspec.core.ports import Call, CallRow
 from cheapspec.core.reply import read_usage
@@ -47,14 +49,17 @@ def probing(runtime: Runtime, passed: Passed, probe: Op[Facts]) -> Steps[None]:
 def _ask(runtime: Runtime, passed: Passed, request: HttpRequest) -> Steps[HttpReply | None]:
     call_id = f"{passed.request_id}.probe-{uuid.uuid4().hex[:8]}"
     started = time.monotonic()
-    row = CallRow(call_id, passed.request_id, Side.TARGET, "probe", request.billed, time.time())
+    sent = target_request(passed.request, request, f"cheapspec-{call_id}")
+    prices, _ = runtime.prices.lookup(passed.model, api_base(passed.request.url))
+    worst = format_usd(exposure(request.body or {}, len(sent.content), "chat", prices))
+    row = CallRow(call_id, passed.request_id, Side.TARGET, "probe", request.billed, time.time(), worst)
     ticket = runtime.ledger.open_call(row)
     status, outcome = "failed", None
     try:
         if ticket is not None and not ticket.done:
             yield Written(ticket)
         status = "possibly_billed"
-        outcome = yield Send(target_request(passed.request, request, f"cheapspec-{call_id}"), False)
+        outcome = yield Send(sent, False)
         if isinstance(outcome, Exception):
             status = "failed" if broke_kind(outcome) == "connect" else "possibly_billed"
             return None
@@ -62,6 +67,8 @@ def _ask(runtime: Runtime, passed: Passed, request: HttpRequest) -> Steps[HttpRe
         return HttpReply(outcome.status_code, outcome.content, dict(outcome.headers))
     finally:
         runtime.ledger.close_call(_closed(runtime, passed, call_id, status, outcome, time.monotonic() - started))
+        if passed.settings.caps and isinstance(runtime.ledger, Reservations):
+            runtime.ledger.settle(passed.request_id)  # its books may be closed already
 
 
 def _closed(runtime: Runtime, passed: Passed, call_id: str, status: str, outcome: object, seconds: float) -> Call:
