@@ -6,6 +6,8 @@
    something else); the draft must begin with them, and loses them again. One that does not is unusable.
 3. A stop string ends a draft but is part of the reply's text until the target's side has seen it, so it
    is put back; such a draft claims nothing about the end of the turn.
+4. The template is told that the draft model shall not think. One that opens a block of thoughts all the same
+   leaves nothing to draft with; the host is then not asked again (a llama.cpp server has one model).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from cheapspec.core.alignment import align_draft
 from cheapspec.core.effects import HttpReply, HttpRequest, Op
 from cheapspec.core.ports import DraftPiece, NoDraft, Streaming
 from cheapspec.core.request import Request
+from cheapspec.core.text import opens_thoughts
 from cheapspec.core.untyped import as_mapping
 
 __all__ = ["DraftReader", "Lead", "LlamaCppDrafter"]
@@ -55,6 +58,7 @@ class LlamaCppDrafter:
     def __init__(self, base_url: str, *, name: str | None = None) -> None:
         self._base_url = base_url.rstrip("/").removesuffix("/v1")
         self._name = name or f"llamacpp:{urlsplit(self._base_url).netloc or self._base_url}"
+        self._thinks = False
 
     @property
     def name(self) -> str:
@@ -73,12 +77,19 @@ class LlamaCppDrafter:
             return NoDraft("no_draft", "no room for a draft")
         prompt = request.prompt or ""
         if request.kind == "chat":
-            messages = {**request.body, "messages": [dict(message) for message in request.messages]}
-            reply = yield render(Request("chat", messages, request.model, request.stream))
+            if self._thinks:
+                return self._thoughtful()
+            variables = {**as_mapping(request.body.get("chat_template_kwargs")), "enable_thinking": False}
+            messages = [dict(message) for message in request.messages]
+            told = {**request.body, "messages": messages, "chat_template_kwargs": variables}
+            reply = yield render(Request("chat", told, request.model, request.stream))
             rendered: object = as_mapping(reply.json()).get("prompt") if reply is not None else None
             if reply is None or reply.status >= 300 or not isinstance(rendered, str):
                 return refused(reply, self.name)
             prompt = rendered
+            if opens_thoughts(prompt):
+                self._thinks = True
+                return self._thoughtful()
         sent = prefix.rstrip(" ")
         body: dict[str, Any] = {
             **greedy(),
@@ -91,6 +102,9 @@ class LlamaCppDrafter:
             body["stop"] = list(request.stops)
         call = HttpRequest("draft", "/completion", body, stream=True)
         return Streaming(call, DraftReader(prefix[len(sent) :]), lambda reply: refused(reply, self.name))
+
+    def _thoughtful(self) -> NoDraft:
+        return NoDraft("no_draft", f"{self.name}: the draft model's chat template makes it think first")
 
 
 def refused(reply: HttpReply | None, name: str) -> NoDraft:

@@ -44,6 +44,27 @@ def test_a_draft_is_greedy_and_follows_the_rendered_prompt() -> None:
     assert (body["temperature"], body["stop"]) == (0, ["!"])
 
 
+def test_b29_the_template_is_told_not_to_think() -> None:
+    """Whatever else the caller's variables say, they reach the draft's template with thinking switched off."""
+    request = chat("x", chat_template_kwargs={"date": "today"})
+    _, (rendering,) = run(LlamaCppDrafter("http://h:1").draft(request, "", 5), recorded("llamacpp/live_error_route"))
+    assert rendering.path == "/apply-template"
+    assert (rendering.body or {})["chat_template_kwargs"] == {"date": "today", "enable_thinking": False}
+
+
+def test_b29_a_host_that_thinks_all_the_same_is_asked_once() -> None:
+    """A rendered prompt that ends in an opened block of thoughts: no draft, and no call the next time."""
+    drafter = LlamaCppDrafter("http://h:1")
+    first, calls = run(drafter.draft(REQUEST, "", 5), reply({"prompt": "<|im_start|>assistant\n<think>\n"}))
+    assert isinstance(first, NoDraft) and first.reason == "no_draft" and not first.broken and len(calls) == 1
+    assert run(drafter.draft(REQUEST, "", 5)) == (first, [])
+    closed = {"prompt": "<|im_start|>assistant\n<think>\n\n</think>\n\n"}
+    other, _ = run(LlamaCppDrafter("http://h:1").draft(REQUEST, "", 5), reply(closed))
+    assert isinstance(other, Streaming)
+    plain, _ = run(drafter.draft(completion("Once"), "", 5))
+    assert isinstance(plain, Streaming)
+
+
 def test_a_recorded_draft_gives_tokens_with_their_log_probabilities() -> None:
     """Tokens join to the text, each with its own number; end of turn is told."""
     pieces = decode(started("The answer is").decoder, stream("live_draft_stream_end"))
