@@ -61,11 +61,12 @@ AGREEMENT_CAP = 0.995
 """No position counts as certain: the table's last row is 1.00 after rounding, so at least .995."""
 
 UNKNOWN_AGREEMENT = 0.73
-"""Agreement where the draft's probability is unknown, and of a draft's end with the target's: the mean
+"""Agreement where a draft model's probability is unknown, and of a draft's end with the target's: the mean
 of the least predictable kind of the same measurement (open questions; code had .975)."""
 
 _EDGES = [math.log(edge) if edge else -math.inf for edge, _ in AGREEMENT]
 _RATES = [min(rate, AGREEMENT_CAP) for _, rate in AGREEMENT]
+_GENERATED = 1  # no target scores without generating a token
 _ROUNDING = 1e-9  # a gain below this share of the hand-off's cost is arithmetic, not money
 
 
@@ -113,12 +114,15 @@ class Decision:
     reason: str = ""
 
 
-def estimate(tokens: Sequence[DraftToken]) -> list[float]:
-    """s_1 … s_n: probability that the first k draft tokens are all accepted (a running product)."""
+def estimate(tokens: Sequence[DraftToken], unknown: float = UNKNOWN_AGREEMENT) -> list[float]:
+    """s_1 … s_n: probability that the first k draft tokens are all accepted (a running product).
+
+    ``unknown``: the agreement of a token without a log-probability.
+    """
     survival: list[float] = []
     alive = 1.0
     for token in tokens:
-        alive *= _agreement(token.logprob)
+        alive *= _agreement(token.logprob, unknown)
         survival.append(alive)
     return survival
 
@@ -154,8 +158,7 @@ def plan(
     can_force: bool = False,
     simulate_scoring: bool = False,
     fixed: int | None = None,
-    generated: int = 1,
-    max_tokens: int | None = None,
+    unknown: float = UNKNOWN_AGREEMENT,
 ) -> Decision:
     """Choose K among all prefixes of the draft, or not to score. O(n), nothing is raised.
 
@@ -163,12 +166,13 @@ def plan(
     ``finished``: the draft model ended its turn at the end of ``draft``. ``remaining``: reply tokens left
     of the caller's limit; a draft that fills them ends the reply. ``can_force`` (without ``can_score``):
     the draft is billed at output price, unless ``simulate_scoring`` prices it as scored. ``fixed``: a
-    given K, no planning. ``max_tokens``: the caller's cap on K.
+    given K, no planning. ``unknown``: the agreement of tokens without a log-probability
+    (:mod:`cheapspec.core.priors` for given text).
     """
     stop = "handoff" if round_index else "direct"
     if not (can_score or can_force):
         return Decision(stop, 0, None, "the target cannot score given text", "cannot_score")
-    longest = min([len(draft), *(limit for limit in (remaining, max_tokens, fixed) if limit is not None)])
+    longest = min([len(draft), *(limit for limit in (remaining, fixed) if limit is not None)])
     if longest <= 0:
         return Decision(stop, 0, None, "there is no draft to score", "no_draft")
     if fixed is not None:
@@ -179,11 +183,11 @@ def plan(
     rates = Rates.of(prices, forced=not can_score and not simulate_scoring)
     if not round_index:
         context = replace(context, qs=max(context.qs, context.q0))
-    survival = estimate(draft[:longest])
+    survival = estimate(draft[:longest], unknown)
     first, last = not round_index, survival[-1]
     end = last if longest == remaining else last * UNKNOWN_AGREEMENT if finished and longest == len(draft) else 0.0
     # Only the last K can end the reply. For all others f = 0, and the gain is linear in E[n] and K.
-    fixed_part = _gain(0, 0.0, rates, context_tokens, context, first, 0.0, generated)
+    fixed_part = _gain(0, 0.0, rates, context_tokens, context, first, 0.0, _GENERATED)
     per_accepted = rates.output - rates.input * context.qh
     best, best_gain, accepted = 0, -math.inf, 0.0
     for k, alive in enumerate(survival[:-1], start=1):
@@ -191,7 +195,7 @@ def plan(
         expected = fixed_part + per_accepted * accepted - rates.draft * k
         if expected > best_gain:
             best, best_gain = k, expected
-    whole = _gain(longest, accepted + last, rates, context_tokens, context, first, end, generated)
+    whole = _gain(longest, accepted + last, rates, context_tokens, context, first, end, _GENERATED)
     if whole > best_gain:
         best, best_gain = longest, whole
     numbers = (
@@ -228,9 +232,9 @@ def _gain(
     )
 
 
-def _agreement(logprob: float | None) -> float:
+def _agreement(logprob: float | None, unknown: float) -> float:
     if logprob is None or math.isnan(logprob):
-        return UNKNOWN_AGREEMENT
+        return min(unknown, AGREEMENT_CAP)
     return _RATES[bisect_right(_EDGES, logprob) - 1]
 
 

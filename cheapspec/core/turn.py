@@ -20,6 +20,7 @@ from cheapspec.core.calls import Calls, Steps
 from cheapspec.core.effects import Finish, Note, Source, Usage
 from cheapspec.core.outlet import Outlet
 from cheapspec.core.ports import Context
+from cheapspec.core.priors import StaticRates
 from cheapspec.core.request import Request
 from cheapspec.core.tally import Tally
 from cheapspec.core.text import safe_cut
@@ -31,7 +32,7 @@ class Turn:
     """State shared by rounds and hand-off.
 
     ``context`` is the verified truth, ``outlet`` what went out. ``owed``: what the billed call under way
-    is thought to cost so far, for the case that nobody will say.
+    is thought to cost so far, for the case that nobody will say. ``rates``: how given text has fared.
     """
 
     def __init__(self, request: Request, tally: Tally, at: float) -> None:
@@ -39,6 +40,7 @@ class Turn:
         self.tally = tally
         self.started = at
         self.calls = Calls(at)
+        self.rates = StaticRates()
         self.context = Context()
         self.outlet = Outlet(request.stops)
         self.owed = Usage(estimated=True)

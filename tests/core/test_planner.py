@@ -141,6 +141,16 @@ def test_unknown_and_odd_probabilities_have_stated_values() -> None:
     assert estimate([]) == []
 
 
+def test_unknown_probabilities_may_be_given_an_agreement() -> None:
+    """It concerns tokens without a log-probability only, and is capped as all are."""
+    mixed = [DraftToken("x"), *draft(0.95)]
+    assert estimate(mixed, 0.9) == pytest.approx([0.9, 0.9 * 0.97])
+    assert estimate(mixed[:1], 1.0) == [AGREEMENT_CAP]
+    text = [DraftToken("x")] * 60
+    assert plan(1, PRICES, 300, CACHED, text).action == "handoff"
+    assert plan(1, PRICES, 300, CACHED, text, unknown=0.97).action == "score"
+
+
 def test_a_sure_draft_on_cheap_context_is_scored_whole() -> None:
     """With a high ratio, cached scoring and a finished draft that is nearly certain, all of it is scored."""
     decision = plan(0, PRICES, 200, CACHED, [DraftToken("x", SURE)] * 120, finished=True)
@@ -250,12 +260,6 @@ def test_a_fixed_length_is_obeyed_without_planning() -> None:
     decision = plan(3, PRICES, 9000, CACHED, tokens, fixed=4)
     assert (decision.action, decision.expected_gain) == ("score", None)
     assert "fixed" in decision.why
-
-
-def test_the_callers_cap_limits_the_draft() -> None:
-    """max_draft_tokens bounds K even where more would pay."""
-    decision = plan(0, PRICES, 100, CACHED, [DraftToken("x", SURE)] * 120, finished=True, max_tokens=40)
-    assert (decision.action, decision.draft_tokens) == ("score", 40)
 
 
 def test_a_draft_that_fills_the_limit_needs_no_hand_off() -> None:
