@@ -205,6 +205,7 @@ class _Engine:
             can_force=self.target.can_force,
             simulate_scoring=self.policy.simulate_scoring,
             fixed=self.policy.draft_tokens,
+            unknown=self.turn.rates.unknown(draft),
         )
 
     def _permitted(self, draft_tokens: int) -> bool:

@@ -62,7 +62,7 @@ def verify_round(
     tally.identify(score.identity)
     if turn.context.prompt_tokens is None:
         turn.context = replace(turn.context, prompt_tokens=score.prompt_tokens)
-    return (yield from _accept(turn, target, draft, scored.text, score, result))
+    return (yield from _accept(turn, target, draft, scored, score, result))
 
 
 def _doubt(score: Score, result: VerificationResult) -> Unusable | None:
@@ -86,10 +86,10 @@ def _thinks_first(turn: Turn, result: VerificationResult) -> Unusable | None:
 
 
 def _accept(
-    turn: Turn, target: Target, draft: Draft, text: str, score: Score, result: VerificationResult
+    turn: Turn, target: Target, draft: Draft, scored: Draft, score: Score, result: VerificationResult
 ) -> Steps[Draft | Unusable | None]:
-    """``text``: what of the draft was scored."""
-    tally, before = turn.tally, turn.context
+    """``scored``: what of the draft was scored."""
+    tally, before, text = turn.tally, turn.context, scored.text
     whole = result.accepted == len(score.tokens)
     follow = _follow(turn, target, score, result, text)
     ends = follow is not None and follow.ends_turn
@@ -105,6 +105,7 @@ def _accept(
     if gained < 0 or not context.text.startswith(before.text + text[:offset]):
         changed = Unusable("cannot_score", "verified text changed when it was put together")
         return (yield from _unverified(turn, changed, len(score.tokens)))
+    turn.rates.learn(scored, offset, missed=not whole and not result.unverified)
     tally.rounds += 1
     tally.ties += result.ties
     tally.unverified_tokens += result.unverified

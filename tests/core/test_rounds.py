@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
-from engine_kit import PROMPT, Proposing, TextTarget, asked, ran
+from dataclasses import replace
+from decimal import Decimal
 
+import pytest
+from engine_kit import PROMPT, Proposing, Ran, TextTarget, asked, ran
+
+from cheapspec.core.acceptance import DraftToken
+from cheapspec.core.drafting import Draft
 from cheapspec.core.engine import Policy
+from cheapspec.core.lookup import Prediction
+from cheapspec.core.money import Prices
+from cheapspec.core.planner import UNKNOWN_AGREEMENT, ContextPrices
+from cheapspec.core.priors import STATIC_AGREEMENT, StaticRates
 from cheapspec.testing.scripted import ScriptedTarget
 from cheapspec.testing.toy import WORDS, ToyModel
 
@@ -36,3 +45,59 @@ def test_a_thought_further_on_is_the_hand_offs_business() -> None:
     outcome = ran(asked(), model, [Proposing([ANSWER])], policy=LONG)
     assert outcome.played.purposes()[-1] == "continue" and outcome.text.startswith("The capital<think>")
     assert not [note for note in outcome.played.notes if note.kind == "unusable" and note.data["lasting"]]
+
+
+# --- given text -------------------------------------------------------------------------------------------
+
+PRICES = Prices(Decimal("0.4"), Decimal(3), Decimal("0.04"))  # an output token costs 7.5 input tokens
+COLD = ContextPrices(q0=1.0, qs=1.0, qh=0.1)
+QUESTION = "Say it again" + " one two three four" * 70
+SAID = "The answer is one of two." + " Paris is the capital of France and Madrid of Spain." * 12
+
+
+def predicted(reply: str, prediction: str) -> Ran:
+    """A request of some 300 prompt tokens with a prediction, planned as any other."""
+    request = replace(asked(prompt=QUESTION, max_tokens=None), prediction=prediction)
+    model = ToyModel(replies={QUESTION: reply})
+    return ran(request, model, [Prediction()], policy=Policy(), prices=PRICES, context_prices=COLD)
+
+
+def test_a_long_prediction_that_holds_is_speculated() -> None:
+    """Its tokens have no probability, yet whoever sends a prediction expects most of it to hold."""
+    outcome = predicted(SAID, SAID)
+    assert outcome.tally.prompt_tokens is not None and 280 <= outcome.tally.prompt_tokens <= 320
+    assert outcome.text == SAID and outcome.tally.rounds >= 1
+    assert outcome.tally.accepted_tokens > 0.9 * (outcome.tally.reply_tokens or 0)
+
+
+def test_a_prediction_that_keeps_failing_is_given_up() -> None:
+    """A miss or two, and the target writes the rest by itself; it writes what it would have written anyway."""
+    wrong = "The answer is" + " number, large, small, big, Hello, world" * 20
+    outcome = predicted(SAID, wrong)
+    assert outcome.text == SAID and outcome.played.purposes()[-1] == "continue"
+    assert 1 <= outcome.tally.rounds <= 3
+    assert outcome.tally.handoff_tokens > 0.9 * (outcome.tally.reply_tokens or 0)
+
+
+def given_text(*texts: str, drafter: str = "prediction", static: bool = True) -> Draft:
+    return Draft(tuple(DraftToken(text) for text in texts), drafter, static=static)
+
+
+def test_a_rate_begins_at_its_prior_and_is_moved_by_what_was_looked_at() -> None:
+    """Pieces up to the miss and the miss itself count; those after it do not, and each drafter has its own rate."""
+    rates, draft = StaticRates(), given_text("one", " two", " three", " four")
+    assert rates.unknown(draft) == pytest.approx(STATIC_AGREEMENT["prediction"]) == pytest.approx(0.97)
+    rates.learn(draft, len("one two"), missed=True)
+    assert rates.unknown(draft) == pytest.approx((9.7 + 2) / (10 + 3))
+    rates.learn(draft, len(draft.text), missed=False)
+    assert rates.unknown(draft) == pytest.approx((9.7 + 6) / (10 + 7))
+    assert rates.unknown(given_text("one", drafter="lookup")) == pytest.approx(0.9)
+
+
+def test_a_models_draft_neither_has_a_prior_of_its_own_nor_moves_one() -> None:
+    """What is unknown of a model's tokens stays at the measured mean, whatever the model is called."""
+    rates, draft = StaticRates(), given_text("one", static=False)
+    rates.learn(draft, 0, missed=True)
+    assert rates.unknown(draft) == UNKNOWN_AGREEMENT
+    assert rates.unknown(given_text("one")) == pytest.approx(0.97)
+    assert rates.unknown(given_text("one", drafter="other")) == pytest.approx(UNKNOWN_AGREEMENT)
