@@ -7,7 +7,8 @@ target without one or three of its thirty layers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from cheapspec.client import OpenAI
 from cheapspec.embedded import EmbeddedServer, fetch
 from cheapspec.errors import SettingsError
+from cheapspec.ledger.memory import MemoryLedger
 from cheapspec.settings import Speculation
 
 __all__ = ["DRAFTS", "PRICES", "PRICES_NAME", "TARGET", "Pair", "embedded_pair"]
@@ -44,12 +46,13 @@ class Pair:
             draft_tokens=draft_tokens,
             simulate_scoring=True,
             draft_timeout=120,
+            ledger=MemoryLedger(),  # simulated dollars stay out of the user's books
         )
         return OpenAI(base_url=f"{self.target.url}/v1", api_key="not-needed", speculation=speculation)
 
 
 @contextmanager
-def embedded_pair(console: Console, draft: str = "twin") -> Iterator[Pair]:
+def embedded_pair(console: Console, draft: str = "twin") -> Generator[Pair]:
     """Fetch the weights if need be (checked, cached), start both servers, stop them at the end."""
     if draft not in DRAFTS:
         raise SettingsError(f"--draft {draft}: choose one of {', '.join(DRAFTS)}.")
@@ -67,7 +70,7 @@ def embedded_pair(console: Console, draft: str = "twin") -> Iterator[Pair]:
 
         paths = [fetch(name, show) for name in (DRAFTS[draft], TARGET)]
         progress.update(task, description="starting two llama.cpp servers", completed=1.0)
-        drafter = EmbeddedServer(paths[0])
-        target = EmbeddedServer(paths[1])
+        threads = max(1, (os.cpu_count() or 2) // 2)  # each its share: two servers that fight for cores both crawl
+        drafter, target = (EmbeddedServer(path, threads=threads) for path in paths)
     with drafter, target:
         yield Pair(target, drafter, DRAFTS[draft])

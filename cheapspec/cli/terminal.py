@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cheapspec.core.info import Info
+from cheapspec.core.untyped import as_mapping
 
 __all__ = ["ACCEPTED", "TARGET", "card", "dollars", "legend", "share", "show_stream"]
 
@@ -31,13 +32,13 @@ def show_stream(console: Console, stream: Iterable[Any]) -> str:
     brackets = console.color_system is None
     inside = False
     for chunk in stream:
-        extra: Any = (chunk.model_extra or {}).get("cheapspec") or {}
+        source = as_mapping((chunk.model_extra or {}).get("cheapspec")).get("source")
         for choice in chunk.choices:
             text = choice.delta.content or ""
             if not text:
                 continue
             parts.append(text)
-            by_target = extra.get("source") != "draft"
+            by_target = source != "draft"
             if brackets and by_target != inside:
                 text = ("⟦" if by_target else "⟧") + text
                 inside = by_target

@@ -114,7 +114,7 @@ class HttpReply:
 
     status: int
     body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def json(self) -> Any:
         """The body as JSON, or ``None`` when it is not JSON (an HTML page, an empty body).
