@@ -4,8 +4,8 @@ Rules
 -----
 * Server-sent events as the WHATWG HTML standard reads them (section 9.2, read November 2026): lines end
   in LF, CRLF or CR; one space after the colon is dropped; ``data`` lines of one event are joined by LF; a
-  blank line ends the event. Comments are no data; they are kept apart, so that a proxy can pass them
-  on. An event with empty data is ignored. Beyond the standard, an event that the end of the body
+  blank line ends the event. Comments are dropped: they keep a connection alive, for hours if need be, and
+  say nothing. An event with empty data is ignored. Beyond the standard, an event that the end of the body
   cuts off before its blank line is still delivered: some servers leave the last blank line out.
 * A reply is complete when it showed a finish reason or ``[DONE]``; the end of the bytes alone proves
   nothing. An error object inside the stream ends it: nothing after it counts.
@@ -96,18 +96,12 @@ class SSEDecoder:
         self._lines = _Lines(carriage=True)
         self._data: list[str] = []
         self._event: str | None = None
-        self._comments: list[str] = []
 
     def feed(self, data: bytes) -> list[SSEEvent]:
         return self._read(self._lines.feed(data))
 
     def close(self) -> list[SSEEvent]:
         return self._read([*self._lines.close(), b""])
-
-    def take_comments(self) -> list[str]:
-        """The comments since the last call, without their colon (``" ping"``)."""
-        taken, self._comments = self._comments, []
-        return taken
 
     def _read(self, lines: list[bytes]) -> list[SSEEvent]:
         events: list[SSEEvent] = []
@@ -118,9 +112,7 @@ class SSEDecoder:
                 self._data.append(value)
             elif name == "event":
                 self._event = value
-            elif colon and not name:
-                self._comments.append(raw.decode("utf-8", "replace")[1:])
-            elif not name:
+            elif not name and not colon:
                 data = "\n".join(self._data)
                 if data.strip():
                     events.append(SSEEvent(data, self._event or None))
@@ -177,10 +169,6 @@ class ChatStreamReader:
     def close(self) -> list[TargetPiece]:
         """What is left. If no piece ever said ``complete`` or ``error``, the reply was cut."""
         return self._read(self._events.close())
-
-    def take_comments(self) -> list[str]:
-        """The keep-alive comments since the last call."""
-        return self._events.take_comments()
 
     def _read(self, events: list[SSEEvent]) -> list[TargetPiece]:
         pieces: list[TargetPiece] = []

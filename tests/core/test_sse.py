@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -63,7 +64,6 @@ def test_any_split_of_the_bytes_gives_the_same_events(cuts: list[int]) -> None:
     decoder = SSEDecoder()
     got = [event for left, right in itertools.pairwise(edges) for event in decoder.feed(BODY[left:right])]
     assert got + decoder.close() == WANTED
-    assert decoder.take_comments() == [" ping"]
 
 
 def test_byte_by_byte() -> None:
@@ -75,12 +75,20 @@ def test_byte_by_byte() -> None:
     assert got + decoder.close() == WANTED
 
 
-def test_b12_comments_are_kept_apart() -> None:
-    """Keep-alive comments are no data, and can be passed on once."""
+def test_b12_comments_are_dropped() -> None:
+    """Keep-alive comments are no data, and a stream of nothing else takes up no memory."""
     decoder = SSEDecoder()
     assert decoder.feed(b": OPENROUTER PROCESSING\n\n:x: y\n\ndata: a\n\n") == [SSEEvent("a")]
-    assert decoder.take_comments() == [" OPENROUTER PROCESSING", "x: y"]
-    assert decoder.take_comments() == []
+    tracemalloc.start()
+    try:
+        assert decoder.feed(b": ping\n\n") == []
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(2000):
+            assert decoder.feed(b": ping\n\n") == []
+        assert tracemalloc.get_traced_memory()[0] - before < 2000 * len(": ping")
+    finally:
+        tracemalloc.stop()
+    assert decoder.feed(b": data: x\ndata: b\n\n") == [SSEEvent("b")]
 
 
 def test_broken_characters_do_not_end_a_stream() -> None:
@@ -141,11 +149,10 @@ def test_choices_other_than_the_first_are_ignored() -> None:
 
 
 def test_b12_a_target_stream_with_comments() -> None:
-    """Comments before and between chunks change nothing, and are there to be passed on."""
+    """Comments before and between chunks change nothing."""
     reader = ChatStreamReader("chat")
     body = b": OPENROUTER PROCESSING\n\ndata:" + json.dumps(delta("a")).encode() + b"\n\ndata: \n\n: ping\n\n"
     assert reader.feed(body) == [TargetPiece(text="a")]
-    assert reader.take_comments() == [" OPENROUTER PROCESSING", " ping"]
 
 
 @pytest.mark.parametrize(
