@@ -53,10 +53,11 @@ class OpTask(Generic[T]):
     ``billed_reply``: what its billed call was answered with.
     """
 
-    def __init__(self, op: Op[T], side: Side, host: str) -> None:
+    def __init__(self, op: Op[T], side: Side, host: str, latest: float | None = None) -> None:
         self.op = op
         self.side = side
         self.host = host
+        self.latest = latest
         self.done = False
         self._value: T | None = None
         self.broke: Broke | None = None
@@ -117,11 +118,13 @@ class Calls:
         except StopIteration as stop:
             task.finish(stop.value)
             return
+        if request.billed and task.latest is not None and self.now >= task.latest:
+            return
         yield from self._start(request, task)
 
-    def op(self, op: Op[T], side: Side, host: str = "") -> Steps[OpTask[T]]:
-        """Begin an operation."""
-        task = OpTask(op, side, host)
+    def op(self, op: Op[T], side: Side, host: str = "", *, latest: float | None = None) -> Steps[OpTask[T]]:
+        """Begin an operation. ``latest``: the time (of the driver's clock) after which it begins no billed call."""
+        task = OpTask(op, side, host, latest)
         yield from self._advance(task, None, first=True)
         return task
 
@@ -201,9 +204,12 @@ class Calls:
         if self._open.pop(task.call_id, None) is not None:
             yield Cancel(task.call_id, linger)
 
-    def run_op(self, op: Op[T], side: Side, host: str = "") -> Steps[OpTask[T]]:
-        """Begin an operation and wait for its end (other open calls move on meanwhile)."""
-        task = yield from self.op(op, side, host)
-        while not task.done:
-            yield from self.step()
+    def run_op(self, op: Op[T], side: Side, host: str = "", *, latest: float | None = None) -> Steps[OpTask[T]]:
+        """Begin an operation and wait for its end (other open calls move on meanwhile). One that has not ended at
+        ``latest`` is given up, and is not ``done`` then.
+        """
+        task = yield from self.op(op, side, host, latest=latest)
+        while task.call_id in self._open:
+            if not (yield from self.step(None if latest is None else latest - self.now)):
+                yield from self.cancel(task)
         return task

@@ -15,8 +15,10 @@ Rules
 6. Text reaches the caller once it is verified and cannot be part of a stop string, never before, and
    is never taken back. While nothing has reached the caller, any trouble means: go direct. After
    that, an unusable score means: hand off.
-7. Whatever was paid is in the tally, whatever became of it: by the server's report, else estimated.
-8. When the caller is gone (``Cancelled``, in answer to whatever was yielded), only notes follow.
+7. At ``Policy.latest`` speculating ends: no score is begun after it, and one under way is given up. Before
+   anything was verified the request goes direct, after that the target goes on.
+8. Whatever was paid is in the tally, whatever became of it: by the server's report, else estimated.
+9. When the caller is gone (``Cancelled``, in answer to whatever was yielded), only notes follow.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ class Policy:
     ``draft_tokens``: fixed tokens a round (planner off), ``None``: the planner decides.
     ``max_draft_tokens``: the longest draft asked for. ``tie_nats``: how far below the top a token may
     be and still count as a tie. ``draft_seconds``: deadline of one draft. ``simulate_scoring``: a
-    forced target is priced as if it scored (demo and bench).
+    forced target is priced as if it scored (demo and bench). ``latest``: when speculating ends, on the
+    driver's clock; ``None``: never.
     """
 
     draft_tokens: int | None = None
@@ -60,6 +63,7 @@ class Policy:
     tie_nats: float = 0.0
     draft_seconds: float = 20.0
     simulate_scoring: bool = False
+    latest: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +138,19 @@ class _Engine:
                 return
             if decision.action != "score":
                 break
+            if self._late():
+                if self.tally.rounds == 0:
+                    yield GoDirect("latency", "the time that speculating may add is over")
+                    return
+                break
             if not self._permitted(decision.draft_tokens):
                 if self.tally.rounds == 0:
                     yield GoDirect("allowance", "speculation has used up what it may lose")
                     return
                 break
-            rest = yield from verify_round(self.turn, self.target, draft, decision.draft_tokens, self.policy.tie_nats)
+            rest = yield from verify_round(
+                self.turn, self.target, draft, decision.draft_tokens, self.policy.tie_nats, self.policy.latest
+            )
             if rest is None:
                 return
             if isinstance(rest, Unusable) or not self._worth_drafting():
@@ -184,6 +195,8 @@ class _Engine:
     def _await(self, drafting: Drafting, opening: OpTask[Context | Unusable] | None) -> Steps[None]:
         """Let all open calls move on until the draft is there, its time is up, or ``opening`` has failed."""
         deadline = self.calls.now + self.policy.draft_seconds
+        if self.policy.latest is not None:
+            deadline = min(deadline, self.policy.latest)
         while drafting.result is None:
             in_time = not _failed(opening) and (yield from self.calls.step(deadline - self.calls.now))
             yield from drafting.pump()
@@ -229,9 +242,12 @@ class _Engine:
         texts = [self.request.prompt or "", *(str(message.get("content", "")) for message in self.request.messages)]
         return sum(len(text.encode()) // _BYTES_A_TOKEN + _TOKENS_A_MESSAGE for text in texts)
 
+    def _late(self) -> bool:
+        return self.policy.latest is not None and self.calls.now >= self.policy.latest
+
     def _worth_drafting(self) -> bool:
-        """Would even a draft that is sure to hold pay for another round?"""
-        return self._decide(Draft.certain(self._limit())).action == "score"
+        """Is there time for another round, and would even a draft that is sure to hold pay for it?"""
+        return not self._late() and self._decide(Draft.certain(self._limit())).action == "score"
 
 
 def _failed(opening: OpTask[Context | Unusable] | None) -> bool:

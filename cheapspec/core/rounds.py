@@ -10,6 +10,8 @@ Rules
 * After the accepted tokens comes one token of the target's own: the correction (its scored alternative)
   or, when all hold, the bonus token it generated. A correction that cannot be text by itself (a special
   token, part of a character) is left to the hand-off: a new draft would only meet it again.
+* A scoring call that is still under way at ``latest`` is given up: it is booked at what it may have cost, and
+  the request goes direct, or hands off once something was shown.
 * The bonus token counts only when the scored tokens reach to the draft's very end.
 * The turn ends only at the end of a character.
 * A round verifies at least one token or is the last.
@@ -34,7 +36,7 @@ __all__ = ["note_unusable", "verify_round"]
 
 
 def verify_round(
-    turn: Turn, target: Target, draft: Draft, count: int, tie_nats: float
+    turn: Turn, target: Target, draft: Draft, count: int, tie_nats: float, latest: float | None = None
 ) -> Steps[Draft | Unusable | None]:
     """Score the draft's first ``count`` tokens, accept, show.
 
@@ -43,9 +45,14 @@ def verify_round(
     tally, started, scored = turn.tally, turn.calls.now, draft.head(count)
     turn.owe(len(scored.tokens), 1)
     scoring = target.score(turn.request, turn.context, scored.text)
-    task = yield from turn.calls.run_op(scoring, Side.TARGET)
+    task = yield from turn.calls.run_op(scoring, Side.TARGET, latest=latest)
     tally.seconds_verify += turn.calls.now - started
     tally.drafter = draft.drafter
+    if not task.done:
+        yield from turn.book()
+        tally.drafted_tokens += len(scored.tokens)
+        late = Unusable("latency", "scoring took longer than may be added", continues=True)
+        return (yield from _unverified(turn, late, len(scored.tokens)))
     score = task.value
     if isinstance(score, Unusable):
         billed = None if task.billed_reply is None else as_mapping(task.billed_reply.json()).get("usage")
