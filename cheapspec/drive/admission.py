@@ -167,6 +167,7 @@ def _job(
         tie_nats=settings.tie_nats,
         draft_seconds=_draft_seconds(passed.request, settings),
         simulate_scoring=settings.simulate_scoring,
+        latest=None if settings.max_added_latency is None else now + settings.max_added_latency,
     )
     permit = runtime.permits.of(account_keys(settings, parsed))
     return Job(

@@ -22,7 +22,20 @@ import httpx2
 from cheapspec.core.books import Ticket
 from cheapspec.core.effects import Event
 from cheapspec.drive.exchange import Exchange, Spoken
-from cheapspec.drive.io import WRITE_SECONDS, Background, Io, Read, ReadAll, Send, Shut, Sleep, Steps, Wait, Written
+from cheapspec.drive.io import (
+    WRITE_SECONDS,
+    Background,
+    Io,
+    Overdue,
+    Read,
+    ReadAll,
+    Send,
+    Shut,
+    Sleep,
+    Steps,
+    Wait,
+    Written,
+)
 from cheapspec.drive.outcome import TargetFailed
 from cheapspec.drive.replies import elapsed, failure_event, response_headers
 from cheapspec.drive.runtime import Runtime
@@ -136,8 +149,8 @@ class _Executor:
     async def carry_out(self, io: Io) -> Any:
         try:
             match io:
-                case Send(request, stream):
-                    return await self._send(request, stream=stream)
+                case Send(request, stream, seconds):
+                    return await self._answered(request, stream, seconds)
                 case Read(channel):
                     channel.achunks = channel.achunks or channel.response.aiter_bytes()
                     return await anext(channel.achunks, None)
@@ -155,6 +168,15 @@ class _Executor:
                     return _keep(_Executor(self._send).obey(steps)) and None
         except Exception as error:
             return error
+
+    async def _answered(self, request: httpx2.Request, stream: bool, seconds: float | None) -> httpx2.Response:
+        try:
+            async with asyncio.timeout(seconds) as scope:
+                return await self._send(request, stream=stream)
+        except TimeoutError as error:
+            if scope.expired():
+                raise Overdue from error
+            raise
 
     async def _written(self, ticket: Ticket[object]) -> None:
         done = asyncio.Event()

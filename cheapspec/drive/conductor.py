@@ -47,9 +47,9 @@ from cheapspec.core.money import charge
 from cheapspec.core.reply import Problem, read_completion
 from cheapspec.drive.admission import Admitted
 from cheapspec.drive.books import Books
-from cheapspec.drive.io import Channel, Io, Read, ReadAll, Send, Shut, Sleep, Steps, Wait
+from cheapspec.drive.io import Channel, Io, Overdue, Read, ReadAll, Send, Shut, Sleep, Steps, Wait
 from cheapspec.drive.local import DraftCall, Inbox, hosts
-from cheapspec.drive.policy import Attempts, broke_kind, retry_after, should_retry
+from cheapspec.drive.policy import Attempts, broke_kind, retry_after, should_retry, takes_one
 from cheapspec.drive.runtime import Runtime
 from cheapspec.drive.urls import target_request
 
@@ -138,7 +138,7 @@ class Conductor:
         """Target calls first: they are made here, while events of drafts wait in the inbox."""
         for call_id in effect.call_ids:
             if call_id in self._targets and self._targets[call_id].status == "open":
-                return (yield from self._target_event(call_id, self._targets[call_id]))
+                return (yield from self._target_event(call_id, self._targets[call_id], effect.seconds))
         event: Event | None = yield Wait(effect.seconds)
         if event is None:
             return TimedOut(time.monotonic())
@@ -150,9 +150,9 @@ class Conductor:
 
     # --- target calls --------------------------------------------------------------------------
 
-    def _target_event(self, call_id: int, call: _Open) -> Steps[Event]:
+    def _target_event(self, call_id: int, call: _Open, seconds: float | None) -> Steps[Event]:
         if call.channel is None:
-            return (yield from self._first_answer(call_id, call))
+            return (yield from self._first_answer(call_id, call, seconds if call.request.billed else None))
         chunk: bytes | Exception | None = yield Read(call.channel)
         now = time.monotonic()
         if isinstance(chunk, bytes):
@@ -163,16 +163,25 @@ class Conductor:
         self._attempts.failed(chunk)
         return Broke(call_id, "cut", str(chunk) or type(chunk).__name__, now)
 
-    def _first_answer(self, call_id: int, call: _Open) -> Steps[Event]:
-        """Send, repeat what may be repeated, and say how it was answered."""
+    def _first_answer(self, call_id: int, call: _Open, seconds: float | None) -> Steps[Event]:
+        """Send, repeat what may be repeated, and say how it was answered, or that it was not within ``seconds``:
+        then it is given up, and may have been billed.
+        """
+        latest = None if seconds is None else time.monotonic() + seconds
         if self._attempts.exhausted:
             yield from self._end(call, "failed")
             return Broke(call_id, "exhausted", "no attempts are left for this request", time.monotonic())
+        if self._attempts.pause:  # something failed and nothing has worked since
+            yield Sleep(self._attempts.pause)
         yield from self._books.written(call.row)
         call.went = True
         while True:
             self.paid += call.request.billed
-            outcome: httpx2.Response | Exception = yield Send(call.sent, call.request.stream)
+            left = None if latest is None else max(0.0, latest - time.monotonic())
+            outcome: httpx2.Response | Exception = yield Send(call.sent, call.request.stream, left)
+            if isinstance(outcome, Overdue):
+                yield from self._end(call, "possibly_billed")
+                return TimedOut(time.monotonic())
             if isinstance(outcome, httpx2.Response):
                 if outcome.status_code == 429:
                     self._runtime.slow_down(self._admitted.facts, retry_after(outcome.headers))
@@ -183,6 +192,8 @@ class Conductor:
             else:
                 again = broke_kind(outcome) == "connect" and isinstance(outcome, httpx2.HTTPError)
                 self.paid -= call.request.billed and broke_kind(outcome) == "connect"
+            if not takes_one(call.request, outcome):
+                break
             pause = self._attempts.failed(outcome)
             if pause is None or not again:
                 break

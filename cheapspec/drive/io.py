@@ -21,6 +21,7 @@ __all__ = [
     "Background",
     "Channel",
     "Io",
+    "Overdue",
     "Read",
     "ReadAll",
     "Send",
@@ -47,10 +48,18 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a request to the target. Answer: the response (read, unless ``stream``) or an exception."""
+    """Send a request to the target. Answer: the response (read, unless ``stream``) or an exception.
+
+    ``seconds``: give it up after so long, and answer :class:`Overdue`. A blocking executor cannot, and does not.
+    """
 
     request: httpx2.Request
     stream: bool
+    seconds: float | None = None
+
+
+class Overdue(Exception):
+    """A call was given up because its time was over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,12 @@
 Rules
 -----
 * The budget is the client's ``max_retries``, over everything one request sends to the target: scoring,
-  hand-off and direct together. Each failed call takes one from it.
-* A refused connection is always repeated (nothing was sent). A status that the openai client repeats
+  hand-off and direct together. Each failed call takes one from it, so that a target that is always down
+  sees ``max_retries + 1`` billed calls at most; but (:func:`takes_one`)
+* what the target alone would not have met takes nothing, and never ends the request: a failure of a call
+  that is not billed, and an answer that only scoring can have (400, or a 500 about numbers that JSON cannot
+  carry or a prompt that is no text). The first direct call after it is always made.
+* A refused connection is repeated if the call is billed (nothing was sent). A status that the openai client repeats
   (408, 409, 429, 5xx, or ``x-should-retry: true``) is repeated for the hand-off and the direct call; a
   scoring call is not: the request goes direct with what is left of the budget.
 * A call that was sent and then timed out or was cut may have been billed. It is booked so, and repeated
@@ -26,9 +30,13 @@ from tenacity import RetryCallState, Retrying, wait_random_exponential
 from tenacity.stop import stop_after_attempt
 from tenacity.wait import wait_base
 
-__all__ = ["Attempts", "broke_kind", "retry_after", "should_retry"]
+from cheapspec.backends.openai_wire import refusal
+from cheapspec.core.effects import HttpReply, HttpRequest
+
+__all__ = ["Attempts", "broke_kind", "retry_after", "should_retry", "takes_one"]
 
 MAX_RETRY_AFTER = 120.0
+_SCORING = frozenset({"score", "force"})
 _EXPONENTIAL = wait_random_exponential(multiplier=0.5, max=8.0)
 
 
@@ -74,6 +82,22 @@ def broke_kind(error: Exception) -> str:
     ):
         return "connect"
     return "timeout" if isinstance(error, httpx2.TimeoutException) else "cut"
+
+
+def takes_one(request: HttpRequest, outcome: httpx2.Response | Exception) -> bool:
+    """Whether this failure of a call of ours counts against the budget. An error that is not HTTP's (no
+    credentials, say) does in any case: the caller's own request would only meet it again.
+    """
+    if isinstance(outcome, Exception):
+        return request.billed or not isinstance(outcome, httpx2.HTTPError)
+    if not request.billed:
+        return False
+    if request.purpose not in _SCORING:
+        return True
+    if outcome.status_code < 500:
+        return outcome.status_code != 400
+    problem = refusal(HttpReply(outcome.status_code, outcome.content), request.purpose)
+    return problem is None or problem.retryable
 
 
 class _WaitAsTold(wait_base):

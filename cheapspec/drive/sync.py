@@ -1,7 +1,8 @@
 """The synchronous executor: carries out what an exchange asks, in the caller's thread.
 
 A stream has no status before its first text: nothing can be sent to a caller whose thread is waiting, so
-there are no keep-alive comments here (:mod:`cheapspec.drive.aio` has them).
+there are no keep-alive comments here (:mod:`cheapspec.drive.aio` has them). Nor can a call to the target be
+given up in its middle: what ``max_added_latency`` allows is looked at again when it has been answered.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class _Executor:
     def carry_out(self, io: Io) -> Any:
         try:
             match io:
-                case Send(request, stream):
+                case Send(request, stream):  # its ``seconds`` cannot be kept here
                     return self._send(request, stream=stream)
                 case Read(channel):
                     channel.chunks = channel.chunks or channel.response.iter_bytes()

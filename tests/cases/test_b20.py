@@ -37,6 +37,19 @@ def test_b20_nothing_usable_is_nothing_accepted(stream: bool, fault: Action, any
     assert outcome.told.decision == "direct"
 
 
+@pytest.mark.parametrize("retries", [0, 1])
+@pytest.mark.parametrize("stream", [False, True])
+def test_b20e_a_500_of_scorings_own_takes_no_attempt(stream: bool, retries: int, any_pair: Pair) -> None:
+    """The target alone would have answered, so it does, even to a caller who wants no repeats."""
+    any_pair.says(REPLY, "One, two, four in Rome.")
+    any_pair.options["max_retries"] = retries
+    any_pair.target.plan("score", NOTHING_USABLE["e-500"])
+    outcome = any_pair.ask(stream=stream)
+    assert outcome.error is None
+    assert outcome.text == REPLY
+    assert any_pair.purposes() == ["score", "direct"]
+
+
 @pytest.mark.parametrize("value", [math.nan, -math.inf, -9999.0])
 def test_b20_a_hole_in_the_numbers_ends_acceptance(value: float, pair: Pair) -> None:
     """Tokens before the first unusable number may be accepted, none at it or after it."""

@@ -8,7 +8,10 @@ import time
 import httpx2
 import pytest
 
-from cheapspec.drive.policy import MAX_RETRY_AFTER, Attempts, broke_kind, retry_after, should_retry
+from cheapspec.core.effects import HttpRequest
+from cheapspec.drive.policy import MAX_RETRY_AFTER, Attempts, broke_kind, retry_after, should_retry, takes_one
+
+NO_JSON = "Out of range float values are not JSON compliant: nan"
 
 
 def reply(status: int = 503, **headers: str) -> httpx2.Response:
@@ -79,6 +82,29 @@ def test_the_budget_is_counted_over_everything() -> None:
     assert attempts.failed(reply()) is None
     assert attempts.exhausted
     assert Attempts(0).failed(reply()) is None
+
+
+@pytest.mark.parametrize(
+    ("purpose", "billed", "outcome", "counts"),
+    [
+        ("tokenize", False, reply(503), False),
+        ("tokenize", False, httpx2.ReadTimeout("x"), False),
+        ("tokenize", False, RuntimeError("no credentials"), True),
+        ("score", True, reply(503), True),
+        ("score", True, reply(429), True),
+        ("score", True, reply(500), True),
+        ("score", True, reply(400, x_should_retry="true"), False),
+        ("score", True, reply(408), True),
+        ("score", True, httpx2.Response(500, json={"error": {"message": NO_JSON}}), False),
+        ("force", True, httpx2.Response(500, json={"error": {"message": NO_JSON}}), False),
+        ("continue", True, httpx2.Response(500, json={"error": {"message": NO_JSON}}), True),
+        ("score", True, httpx2.ReadTimeout("x"), True),
+        ("score", True, httpx2.ConnectError("x"), True),
+    ],
+)
+def test_what_takes_an_attempt(purpose: str, billed: bool, outcome: httpx2.Response | Exception, counts: bool) -> None:
+    """What the target alone would not have met takes nothing from the caller's repeats."""
+    assert takes_one(HttpRequest(purpose, "completions", {}, billed=billed), outcome) is counts
 
 
 def test_the_pause_is_exponential_with_full_jitter() -> None:
