@@ -139,7 +139,7 @@ def listed(entry: object) -> tuple[Listed, ...]:
                     int(key),
                     text if isinstance(text, str) else "",
                     float(number) if isinstance(number, (int, float)) and usable(float(number)) else None,
-                    rank if isinstance(rank, int) and rank >= 1 else None,
+                    rank if type(rank) is int and rank >= 1 else None,
                 )
             )
     return tuple(found)

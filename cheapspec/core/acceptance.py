@@ -127,8 +127,10 @@ def verify_greedy(
     """
     ties = 0
     considered = target if limit is None else target[: max(limit, 0)]
+    # A reply in which no position lists another token may list nothing but what it was given: no evidence.
+    lists_others = any(not _same(other, position) for position in target for other in position.top)
     for accepted, position in enumerate(considered):
-        verdict, best = _judge(position, tie_nats)
+        verdict, best = _judge(position, tie_nats, lists_others)
         if verdict is None:
             return VerificationResult(accepted, None, ties, unverified=1)
         if verdict == "rejected":
@@ -137,13 +139,14 @@ def verify_greedy(
     return VerificationResult(len(considered), None, ties)
 
 
-def _judge(position: TargetLogprob, tie_nats: float) -> tuple[str | None, Alternative | None]:
+def _judge(position: TargetLogprob, tie_nats: float, lists_others: bool) -> tuple[str | None, Alternative | None]:
     """``sole``, ``tie``, ``rejected`` (with the best other token) or ``None``: no evidence."""
     logprob = position.logprob
     if logprob is None or not usable(logprob):
         return None, None
     if position.rank == 1:
-        return "sole", None
+        contradicted = any(usable(other.logprob) and other.logprob > logprob + _ROUNDING for other in position.top)
+        return (None if contradicted else "sole"), None
     listed = [alternative for alternative in position.top if usable(alternative.logprob)]
     others = [alternative for alternative in listed if not _same(alternative, position)]
     # Equal leaders: the lowest id, as argmax over a vocabulary gives it.
@@ -151,7 +154,7 @@ def _judge(position: TargetLogprob, tie_nats: float) -> tuple[str | None, Altern
     if best is None:
         if position.rank is not None:
             return "rejected", None  # others rank at least as high, but nobody says who
-        return ("sole" if listed or logprob > _HALF else None), None
+        return ("sole" if (listed and lists_others) or logprob > _HALF else None), None
     if logprob > best.logprob:
         # A server that counts others above the token and lists none of them contradicts itself.
         return ("sole" if position.rank is None else None), None

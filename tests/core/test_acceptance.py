@@ -149,7 +149,8 @@ def test_without_listing_and_rank_only_a_majority_is_certain() -> None:
     """More than half of all probability is the argmax whatever the rest is; less says nothing."""
     assert verify_greedy([at("a", -0.5)]) == VerificationResult(1)
     assert verify_greedy([at("a", -0.8)]) == VerificationResult(0, unverified=1)
-    assert verify_greedy([at("a", -0.8, ("a", -0.8))]) == VerificationResult(1)
+    lists_others = at("b", -3.0, ("c", -0.1))
+    assert verify_greedy([at("a", -0.8, ("a", -0.8)), lists_others]).accepted == 1
 
 
 def test_limit_bounds_the_walk() -> None:
@@ -289,3 +290,20 @@ def test_speculative_sampling_refuses_impossible_input(draft: list[str], q: list
     """Lengths that do not fit, and a token its own distribution cannot give, are errors of the caller."""
     with pytest.raises(ValueError, match="draft token"):
         verify_stochastic(draft, q, p, [0.5, 0.5])
+
+
+def test_b24_a_reply_that_lists_only_what_it_was_given_is_no_evidence() -> None:
+    """Without rank and without any other token listed anywhere, only p > .5 shows the argmax; the rest is unverified."""
+    sure, unsure = math.log(0.9), -7.5
+    lone = [TargetLogprob(text, number, index, top=(Alternative(text, number, index),)) for index, (text, number) in
+            enumerate([("a", sure), ("b", unsure), ("c", sure)])]  # fmt: skip
+    result = verify_greedy(lone)
+    assert (result.accepted, result.unverified, result.correction) == (1, 1, None)
+    other = TargetLogprob("d", -3.0, 9, top=(Alternative("d", -3.0, 9), Alternative("e", -0.1, 8)))
+    assert verify_greedy([*lone, other]).accepted == 3, "a server that does list others lists its first choice"
+
+
+def test_b20_a_rank_of_one_beside_a_likelier_token_contradicts_itself() -> None:
+    """Rank 1 with a likelier alternative in the same listing is unverified, not accepted."""
+    position = TargetLogprob("a", -2.0, 1, rank=1, top=(Alternative("a", -2.0, 1), Alternative("b", -0.2, 2)))
+    assert verify_greedy([position]).unverified == 1
