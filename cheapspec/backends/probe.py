@@ -2,7 +2,8 @@
 
 Rules
 -----
-1. Who is it: ``GET /version`` (vLLM), ``GET /props`` (llama.cpp). Neither: perhaps a gateway in front of one.
+1. Who is it: ``GET /version`` (vLLM), ``GET /props`` (llama.cpp). Neither: perhaps a gateway in front of one,
+   or an Ollama, whose replies say so and which is asked nothing further.
 2. Scoring is tried by the very code that will score, on the target's *own* greedy reply. Its tokens
    must be their own argmax: that catches numbers shifted by one position (llama-cpp-python scores
    each token by the distribution after it), hidden sampling defaults, and other kernels. A corrupted
@@ -71,7 +72,7 @@ def probe(model: str) -> Op[Facts]:
         return (yield from found.run())
     evidence = ("neither /version nor /props is served: a gateway, or another server",)
     facts = yield from Probe(model, VllmTarget(route="text"), "vllm", evidence).run()
-    if facts.can_score or facts.reason == "not_probed":
+    if facts.can_score or facts.reason == "not_probed" or facts.backend == "ollama":
         return facts
     return (yield from _why_not(model, facts))
 

@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 _QUESTION = "Write the numbers from one to six as words, separated by commas."
 _REPLY_TOKENS = 16
+_OLLAMA = "fp_ollama"  # in every reply of /v1 (0.24.0 and 0.33.0-rc2, recorded 2026-11-29)
 _TIE_NATS = 0.5
 """Two kernels of one model may differ by some tenths of a nat in bf16 (gaps of 0.125 are common)."""
 
@@ -72,6 +73,9 @@ class Probe:
         if problem is not None or reply is None:
             return self._unusable(problem or Unusable("not_probed", retryable=True))
         body = as_mapping(reply.json())
+        if body.get("system_fingerprint") == _OLLAMA:
+            self.backend = "ollama"
+            return self.end("its replies name themselves Ollama's, which has no log-probabilities of given text")
         choice = first_choice(body)
         message = as_mapping(choice.get("message"))
         own: object = message.get("content")

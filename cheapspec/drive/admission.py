@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx2
 
@@ -26,7 +26,7 @@ from cheapspec.drive.permits import account_keys
 from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.settings import Settings
 from cheapspec.drive.state import TargetFacts
-from cheapspec.drive.urls import api_base, model_name, our_headers, without_our_keys
+from cheapspec.drive.urls import api_base, model_name, our_headers, with_max_tokens, without_our_keys
 from cheapspec.errors import SettingsError
 
 __all__ = ["Admitted", "Refused", "decide"]
@@ -90,7 +90,18 @@ def decide(runtime: Runtime, request: httpx2.Request) -> Passed | Admitted | Ref
         model=parsed.model,
         parsed=parsed,
     )
-    return _considered(runtime, passed, parsed)
+    return _considered(runtime, _limited(runtime, passed, parsed), parsed)
+
+
+def _limited(runtime: Runtime, passed: Passed, parsed: Request) -> Passed:
+    """Ollama ignores ``max_completion_tokens`` (asked for 4 tokens, 0.24.0 wrote 66 and 0.33.0-rc2 52): it is told
+    ``max_tokens`` too. The one field that is ever added to a direct request.
+    """
+    if not passed.settings.enabled or "max_tokens" in parsed.body or parsed.body.get("max_completion_tokens") is None:
+        return passed
+    if not runtime.is_ollama(passed):
+        return passed
+    return replace(passed, request=with_max_tokens(passed.request, parsed.body["max_completion_tokens"]))
 
 
 def _unread(

@@ -31,6 +31,8 @@ log = logging.getLogger("cheapspec")
 COOLDOWN_SECONDS = 30.0
 REFUSED_SECONDS = 600.0
 PROBED_SECONDS = 3600.0
+OLLAMA_PORT = 11434
+"""Ollama's default (its documentation, 2026-11); no other server is known to have it."""
 
 _warned: set[str] = set()
 
@@ -114,6 +116,12 @@ class Runtime:
                 facts.reason, facts.detail = "cannot_score", f"{url.host} does not score given text"
         return facts
 
+    def is_ollama(self, passed: Passed) -> bool:
+        """Whether the target is an Ollama, as far as is known: by its port, or by what a probe found."""
+        url, settings = passed.request.url, passed.settings
+        key = (api_base(url), passed.model, settings.backend, settings.simulate_scoring)
+        return url.port == OLLAMA_PORT or targets.get(key).backend == "ollama"
+
     def due_probe(self, passed: Passed) -> Op[Facts] | None:
         """The probe of this endpoint, if it is due and nobody makes it; :meth:`probed` takes its result."""
         if passed.reason != "not_probed":
@@ -133,6 +141,7 @@ class Runtime:
             facts.probing = False
             if found is None or found.reason == "not_probed":
                 return
+            facts.backend = found.backend
             if found.can_score or found.can_force:
                 simulate = passed.settings.simulate_scoring
                 facts.target = target_for(found.backend, found, simulate_scoring=simulate)

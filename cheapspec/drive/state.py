@@ -59,7 +59,7 @@ class Breaker:
 class TargetFacts:
     """What is known of one endpoint and model. ``target`` is ``None`` while nothing is known or when it
     cannot serve; ``reason`` then says why (``not_probed``, ``cannot_score``). ``reuses_cache``: a scoring
-    call reads the prompt cache (``None``: not known).
+    call reads the prompt cache (``None``: not known). ``backend``: the API family that a probe found.
     """
 
     target: Target | None = None
@@ -69,6 +69,7 @@ class TargetFacts:
     expires: float = float("inf")
     cooldown_until: float = 0.0
     reuses_cache: bool | None = None
+    backend: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "streams",
     "target_request",
     "unmarked",
+    "with_max_tokens",
     "without_our_keys",
 ]
 
@@ -146,6 +147,20 @@ def _without_our_key(body: bytes) -> bytes | None:
     if not isinstance(parsed, dict) or "cheapspec" not in parsed:
         return None
     del parsed["cheapspec"]
+    return _written(parsed)
+
+
+def with_max_tokens(request: httpx2.Request, limit: int) -> httpx2.Request:
+    """The request, whose body is a JSON object, with ``max_tokens`` in it as well."""
+    kept = [(name, value) for name, value in request.headers.raw if name.lower() != b"content-length"]
+    content = _written({**json.loads(request.content), "max_tokens": limit})
+    return httpx2.Request(
+        request.method, request.url, headers=kept, content=content, extensions=dict(request.extensions)
+    )
+
+
+def _written(parsed: dict[str, Any]) -> bytes:
+    """JSON as the openai client writes it."""
     try:
         return json.dumps(parsed, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can carry
