@@ -12,7 +12,6 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -57,26 +56,26 @@ def test_every_paid_call_of_a_killed_process_is_in_the_ledger(url: str, kills: i
         server = line_of(target)
         with running("victims.py", url, server) as forker:
             assert forker.stdin is not None
-            for _ in range(kills):
+            for number in range(1, kills + 1):
                 forker.stdin.write("\n")
                 forker.stdin.flush()
                 child = int(line_of(forker))
                 time.sleep(chance.uniform(0.0, 0.4))
                 os.kill(child, signal.SIGKILL)
                 made = [row for row in rows(ledger, "calls") if row["billed"]]
-                paid_before, paid = paid, paid_for(server)
-                written_before, written = written, len(made)
-                assert paid - paid_before <= written - written_before <= paid - paid_before + victims.THREADS
+                # what the dead one had sent may be read late, so that only the sums can be compared
+                paid, written = paid_for(server), len(made)
+                assert paid <= written <= paid + number * victims.THREADS + victims.THREADS
     deadline = time.monotonic() + 60
     while any(row["status"] == "open" for row in rows(ledger, "calls")):
         assert time.monotonic() < deadline
         time.sleep(0.1)
     made = rows(ledger, "calls")
-    assert {row["status"] for row in made} <= {"ok", "expired", "possibly_billed"}
+    assert {row["status"] for row in made} <= {"ok", "expired"}
     assert {row["cost_nano"] for row in made if row["status"] == "ok"} == {COST * 1000}
     lost = [row for row in made if row["status"] != "ok"]
     assert len(lost) <= kills * victims.THREADS
-    assert all(row["cost_nano"] == row["worst_nano"] >= COST * 1000 for row in lost if row["status"] == "expired")
-    assert Decimal(sum(row["cost_nano"] or 0 for row in made)) >= COST * 1000 * paid - len(lost) * COST * 1000
+    assert all(row["cost_nano"] == row["worst_nano"] >= COST * 1000 for row in lost)
+    assert sum(row["cost_nano"] for row in made) >= COST * 1000 * paid
     assert ledger.lost == 0
     ledger.close()
