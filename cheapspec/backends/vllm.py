@@ -66,6 +66,10 @@ class VllmTarget:
         context = vllm_ids.read_prompt(reply)
         if isinstance(context, Context):
             self.route = "ids"
+            window: object = context.extra
+            if isinstance(window, int) and (context.prompt_tokens or 0) + (request.max_tokens or 1) > window:
+                # vLLM refuses such a request; that is for it to say, and before anything is paid.
+                return Unusable("unsupported_field", f"prompt and max_tokens do not fit the window of {window} tokens")
         return context
 
     def score(self, request: Request, context: Context, draft: str) -> Op[Score | Unusable]:

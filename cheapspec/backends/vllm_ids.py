@@ -139,6 +139,8 @@ def score(memory: TokenMemory, request: Request, context: Context, draft: str) -
         for token_id, data in zip(ids, surfaces, strict=True):
             memory.learn_text(token_id, data)
     before = context.ids or ()
+    if isinstance(context.extra, int) and len(before) + len(ids) >= context.extra:
+        return Unusable("draft_context", f"the draft does not fit the window of {context.extra} tokens")
     body: dict[str, Any] = {
         "model": request.model,
         "prompt": [*before, *ids],

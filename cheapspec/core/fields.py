@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cheapspec.core.untyped import as_mapping, is_mapping
+from cheapspec.core.untyped import as_mapping, is_mapping, is_number
 
 __all__ = ["CHECKED", "HARMLESS", "Check", "thinking_switched_off"]
 
@@ -63,6 +63,22 @@ def _usage_only(value: Any) -> bool:
     return is_mapping(value) and not value.get("continuous_usage_stats")
 
 
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _whole_from(least: int) -> Check:
+    return lambda value: _whole(value) and value >= least
+
+
+def _share(value: Any) -> bool:
+    return is_number(value) and 0 < value <= 1
+
+
+def _share_or_none(value: Any) -> bool:
+    return is_number(value) and 0 <= value <= 1
+
+
 HARMLESS = frozenset(
     [
         # shared
@@ -72,8 +88,6 @@ HARMLESS = frozenset(
         "max_tokens",
         "max_completion_tokens",
         "temperature",
-        "top_p",
-        "seed",
         "user",
         # chat
         "messages",
@@ -88,8 +102,6 @@ HARMLESS = frozenset(
         # completions
         "prompt",
         # other servers: filters that keep the argmax, scheduling, routing, caching, templates
-        "top_k",
-        "min_p",
         "top_a",
         "cache_prompt",
         "cache_salt",
@@ -100,7 +112,6 @@ HARMLESS = frozenset(
         "provider",
         "keep_alive",
         "usage",
-        "random_seed",
         "safe_prompt",
         "add_special_tokens",
     ]
@@ -108,6 +119,12 @@ HARMLESS = frozenset(
 """Fields that are read, or that have no influence on which tokens a target at temperature 0 writes."""
 
 CHECKED: Mapping[str, tuple[Check, str]] = {
+    # without influence at temperature 0, but a value out of range is the server's to refuse
+    "seed": (_whole, "unsupported_field"),
+    "random_seed": (_whole, "unsupported_field"),
+    "top_p": (_share, "unsupported_field"),
+    "top_k": (_whole_from(-1), "unsupported_field"),
+    "min_p": (_share_or_none, "unsupported_field"),
     "tools": (_nothing, "tools"),
     "functions": (_nothing, "tools"),
     "tool_choice": (_is("none", "auto"), "tools"),

@@ -137,7 +137,7 @@ def _read(kind: str, told: dict[str, Any]) -> Request | Bypass:
     if stops is None:
         return Bypass("unsupported_field", "stop")
     limit = given.get("max_completion_tokens", given.get("max_tokens"))
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         return Bypass("unsupported_field", "max_tokens")
     prediction = _prediction(given.get("prediction"))
     if isinstance(prediction, Bypass):
@@ -170,11 +170,13 @@ def _read(kind: str, told: dict[str, Any]) -> Request | Bypass:
 
 
 def _stops(value: Any) -> tuple[str, ...] | None:
-    if value is None or isinstance(value, str):
-        return (value,) if value else ()
-    if not is_list(value) or not all(isinstance(stop, str) for stop in value):
+    """The stop strings; ``None`` for what a server refuses (vLLM answers 400 to an empty one)."""
+    if value is None:
+        return ()
+    told = [value] if isinstance(value, str) else value
+    if not is_list(told) or not all(isinstance(stop, str) and stop for stop in told):
         return None
-    return tuple(stop for stop in value if stop)
+    return tuple(told)
 
 
 def _prediction(value: Any) -> str | Bypass | None:

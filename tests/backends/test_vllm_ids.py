@@ -326,3 +326,18 @@ def test_b29_a_block_of_thoughts_that_is_closed_is_a_prompt_like_any_other() -> 
     }
     context, _ = run(VllmTarget(route="ids").open(REQUEST), reply(told))
     assert isinstance(context, Context)
+
+
+def test_a_request_that_does_not_fit_the_window_goes_direct_before_anything_is_paid() -> None:
+    """Prompt and max_tokens beyond the model's window: the server's own refusal is the answer; the same for a draft."""
+    told = {"count": 4, "max_model_len": 16, "tokens": [1, 2, 3, 4]}
+    context, _ = run(VllmTarget(route="ids").open(replace(REQUEST, max_tokens=13)), reply(told))
+    assert isinstance(context, Unusable)
+    assert context.reason == "unsupported_field"
+    fits, _ = run(VllmTarget(route="ids").open(replace(REQUEST, max_tokens=12)), reply(told))
+    assert isinstance(fits, Context)
+    drafted = {"count": 12, "max_model_len": 16, "tokens": list(range(12)), "token_strs": ["x"] * 12}
+    score, sent = run(VllmTarget(route="ids").score(REQUEST, fits, "x" * 12), reply(drafted))
+    assert isinstance(score, Unusable)
+    assert score.reason == "draft_context"
+    assert not any(call.billed for call in sent)

@@ -293,7 +293,7 @@ def test_speculative_sampling_refuses_impossible_input(draft: list[str], q: list
 
 
 def test_b24_a_reply_that_lists_only_what_it_was_given_is_no_evidence() -> None:
-    """Without rank and without any other token listed anywhere, only p > .5 shows the argmax; the rest is unverified."""
+    """Without rank and without any other token listed anywhere, only p > .5 is sure; the rest is unverified."""
     sure, unsure = math.log(0.9), -7.5
     lone = [TargetLogprob(text, number, index, top=(Alternative(text, number, index),)) for index, (text, number) in
             enumerate([("a", sure), ("b", unsure), ("c", sure)])]  # fmt: skip

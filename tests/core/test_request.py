@@ -259,7 +259,7 @@ def test_what_a_request_says() -> None:
     request = good(
         chat(
             stream=True,
-            stop=["\nUser:", ""],
+            stop=["\nUser:"],
             max_tokens=7,
             max_completion_tokens=9,
             prediction={"type": "content", "content": [{"type": "text", "text": "x"}]},
@@ -269,15 +269,14 @@ def test_what_a_request_says() -> None:
     assert (request.kind, request.model, request.stream, request.include_usage) == ("chat", "m", True, True)
     assert (request.stops, request.max_tokens, request.prediction) == (("\nUser:",), 9, "x")
     assert request.messages == (USER,) and request.prompt is None
-    assert request.body["stop"] == ["\nUser:", ""] and request.body["max_tokens"] == 7
-    assert good(text(stop="x", max_tokens=0)).stops == ("x",)
-    assert good(text(max_tokens=0)).max_tokens == 0
-    assert good(chat()).max_tokens is None and good(chat(stop="")).stops == ()
+    assert request.body["stop"] == ["\nUser:"] and request.body["max_tokens"] == 7
+    assert good(text(stop="x", max_tokens=1)).stops == ("x",)
+    assert good(chat()).max_tokens is None and good(chat(stop=[])).stops == ()
 
 
-@pytest.mark.parametrize("value", ["8", 1.5, True, -1])
+@pytest.mark.parametrize("value", ["8", 1.5, True, -1, 0])
 def test_a_limit_that_is_none_is_the_servers_to_refuse(value: Any) -> None:
-    """Only whole numbers from 0 on are limits."""
+    """Only whole numbers from 1 on are limits."""
     assert chat(max_tokens=value) == Bypass("unsupported_field", "max_tokens")
 
 
@@ -384,9 +383,7 @@ def test_an_unset_temperature_is_not_guessed() -> None:
         assert sampling(request, assume_temperature=1.0) == Bypass("sampling", "temperature 1.0")
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("temperature", "0"), ("temperature", -1), ("temperature", False), ("top_p", "x")]
-)
+@pytest.mark.parametrize(("name", "value"), [("temperature", "0"), ("temperature", -1), ("temperature", False)])
 def test_sampling_fields_that_are_no_numbers(name: str, value: Any) -> None:
     """The server is left to say so."""
     assert sampling(good(chat(**{name: value}))) == Bypass("unsupported_field", name)
@@ -396,3 +393,26 @@ def test_nan_is_no_temperature() -> None:
     """Python's JSON reader takes NaN; it is neither zero nor above it."""
     request = Request("chat", {"temperature": float("nan")}, "m", False)
     assert sampling(request) == Bypass("unsupported_field", "temperature")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("top_p", 0),
+        ("top_p", 1.5),
+        ("seed", "abc"),
+        ("seed", True),
+        ("top_k", -7),
+        ("top_k", 2.5),
+        ("min_p", 3),
+        ("stop", ""),
+        ("stop", ["a", ""]),
+        ("max_tokens", 0),
+    ],
+)
+def test_a_value_that_servers_refuse_is_for_the_server_to_refuse(field: str, value: object) -> None:
+    """A field out of its range goes to the target as it is, so that its own 400 is the answer, before anything is paid."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0, field: value}
+    found = admit("POST", "/v1/chat/completions", {}, json.dumps(body).encode())
+    assert isinstance(found, Bypass)
+    assert (found.reason, found.detail) == ("unsupported_field", field)
