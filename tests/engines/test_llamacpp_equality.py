@@ -10,6 +10,7 @@ holds both tokens for equally likely within a stated gap, and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -122,18 +123,24 @@ UNLIKE = ("drop1", "drop3")  # drafts other than the target itself
 QUANTISED_PROMPTS = by_kind("code", "json", "list", "quote", "short", "system")
 
 
+def own_numbers(server: EmbeddedServer, prompt: Prompt) -> list[dict[str, Any]]:
+    """The target writes its reply and says, token by token, its ten best with their log-probabilities."""
+    body = {"model": server.model, **prompt.body, "logprobs": True if prompt.chat else 10}
+    body |= {"top_logprobs": 10} if prompt.chat else {}
+    route = "chat/completions" if prompt.chat else "completions"
+    told = httpx2.post(f"{server.url}/v1/{route}", json=body, timeout=300).json()
+    entries: list[dict[str, Any]] = told["choices"][0]["logprobs"]["content"]
+    return entries
+
+
 def gap_at_first_difference(server: EmbeddedServer, run: Run) -> float:
     """Nats between the two tokens at which our reply and the target's own part, as the target says them.
 
     It says them while it writes its own reply again (which may itself come out as the other one, at a tie).
     Fails when one of the two is not among its ten best there.
     """
-    body = {"model": server.model, **run.prompt.body, "logprobs": True if run.prompt.chat else 10}
-    body |= {"top_logprobs": 10} if run.prompt.chat else {}
-    route = "chat/completions" if run.prompt.chat else "completions"
-    told = httpx2.post(f"{server.url}/v1/{route}", json=body, timeout=300).json()
     ours, theirs, shared = run.reply.text.encode(), run.alone.text.encode(), b""
-    for entry in told["choices"][0]["logprobs"]["content"]:
+    for entry in own_numbers(server, run.prompt):
         longer = shared + bytes(entry["bytes"] or [])
         if len(longer) > len(shared) and ours.startswith(longer) and theirs.startswith(longer):
             shared = longer
@@ -162,6 +169,23 @@ def assert_equal_or_tied(group: str, target: Target, run: Run, evidence: Evidenc
     gap = gap_at_first_difference(target.server, run)
     assert gap <= TIE_NATS[group], f"{run.combination}: {run.reply.text!r} is not {run.alone.text!r}: {gap:.3f} nats"
     evidence.tie(group, gap)
+
+
+def test_the_gap_is_the_targets_own(q4_1: Target) -> None:
+    """The measure gives the distance of the target's second best, at any place, and passes no other token."""
+    [prompt] = (one for one in PROMPTS if one.name == "list_bullets")
+    alone = ask_alone(f"{q4_1.server.url}/v1", {"model": q4_1.server.model, **prompt.body})
+    run = q4_1.run(prompt, UNLIKE)
+    entries = own_numbers(q4_1.server, prompt)
+    for place in (0, 3, 9):
+        before = "".join(entry["token"] for entry in entries[:place])
+        first, second = entries[place]["top_logprobs"][:2]
+        other = replace(run, alone=alone, reply=replace(alone, text=f"{before}{second['token']} zebra"))
+        expected = first["logprob"] - second["logprob"]
+        assert gap_at_first_difference(q4_1.server, other) == pytest.approx(expected, abs=0.05)
+    nonsense = replace(run, alone=alone, reply=replace(alone, text="zebra"))
+    with pytest.raises(AssertionError, match="none of the target's best"):
+        gap_at_first_difference(q4_1.server, nonsense)
 
 
 @pytest.mark.parametrize("prompt", QUANTISED_PROMPTS, ids=lambda prompt: prompt.name)
