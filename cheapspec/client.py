@@ -36,6 +36,7 @@ from cheapspec.options import (
     CopyOptions,
     Options,
 )
+from cheapspec.report import Report
 from cheapspec.settings import Speculation
 from cheapspec.transport import AsyncTransport, Transport
 
@@ -126,6 +127,13 @@ class OpenAI(openai.OpenAI):
         """
         return self._cheapspec.session(name, budget)
 
+    def report(self) -> Report:
+        """What all requests in this client's ledger add up to (:mod:`cheapspec.report`).
+
+        :raises LedgerError: the ledger is off, or cannot be read.
+        """
+        return self._cheapspec.report()
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Locks and connections cannot be copied: a deep copy is a :meth:`copy`."""
         return self.copy()
@@ -170,6 +178,13 @@ class AsyncOpenAI(openai.AsyncOpenAI):
         :raises SettingsError: the name is unusable, or the ledger keeps no budgets.
         """
         return self._cheapspec.session(name, budget)
+
+    def report(self) -> Report:
+        """What all requests in this client's ledger add up to (:mod:`cheapspec.report`).
+
+        :raises LedgerError: the ledger is off, or cannot be read.
+        """
+        return self._cheapspec.report()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Locks and connections cannot be copied: a deep copy is a :meth:`copy`."""

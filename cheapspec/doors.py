@@ -28,6 +28,7 @@ from cheapspec.ledger.memory_budgets import BudgetedMemoryLedger
 from cheapspec.ledger.null import NullLedger
 from cheapspec.ledger.sessions import Session, current_session, session_caps
 from cheapspec.prices import PriceBook
+from cheapspec.report import Report, report_of
 from cheapspec.settings import DraftSpec, Speculation, disabled
 
 __all__ = ["Shared", "info"]
@@ -59,6 +60,9 @@ class Shared:
     """
 
     def __init__(self, speculation: Speculation | None) -> None:
+        given: object = speculation
+        if given is not None and not isinstance(given, Speculation):
+            raise SettingsError(f"speculation = {given!r}: write Speculation(draft=…).")
         self.speculation = Speculation() if speculation is None else speculation
         given = self.speculation
         self._settings = _settings(given)
@@ -73,6 +77,10 @@ class Shared:
     def __deepcopy__(self, memo: dict[int, Any]) -> Shared:
         """A copied client keeps its books in the same ledger."""
         return self
+
+    def report(self) -> Report:
+        """What all requests in the ledger add up to."""
+        return report_of(self.ledger)
 
     def read_settings(self, headers: Mapping[str, str], options: Mapping[str, Any]) -> Settings:
         """The settings of one request: its body's key ``cheapspec`` over its headers over those of the client.

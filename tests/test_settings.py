@@ -460,3 +460,22 @@ def test_the_kill_switch_is_read_each_time(value: str | None, off: bool, monkeyp
         monkeypatch.setenv("CHEAPSPEC_DISABLED", value)
     assert disabled() is off
     assert disabled({"CHEAPSPEC_DISABLED": value or ""}) is off
+
+
+def test_the_kill_switch_works_when_the_settings_are_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHEAPSPEC_DISABLED=1 makes unusable settings a warning, so that a client can be built and passes through."""
+    monkeypatch.setenv("CHEAPSPEC_ALLOWANCE", "lots")
+    with pytest.raises(SettingsError):
+        Speculation()
+    monkeypatch.setenv("CHEAPSPEC_DISABLED", "1")
+    assert Speculation().enabled is False
+
+
+def test_a_variable_that_nobody_reads_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A slip in a variable's name is a warning that names the nearest known one."""
+    monkeypatch.setenv("CHEAPSPEC_DARFT", "m")
+    with caplog.at_level("WARNING", "cheapspec"):
+        Speculation()
+    assert "CHEAPSPEC_DARFT is not read; did you mean CHEAPSPEC_DRAFT?" in caplog.text

@@ -12,7 +12,7 @@ from cheapspec.cli.terminal import dollars, legend, share, show_stream
 from cheapspec.client import OpenAI, OpenAIError
 from cheapspec.core.info import Info
 from cheapspec.doors import info as facts
-from cheapspec.errors import SettingsError
+from cheapspec.errors import CheapspecError, SettingsError
 
 __all__ = ["run"]
 
@@ -28,7 +28,10 @@ def run(model: str | None, base_url: str | None, max_tokens: int) -> int:
         elif model is None:
             raise SettingsError("--base-url needs --model: the target's name there.")
         else:
-            client, name = stack.enter_context(OpenAI(base_url=base_url)), model
+            try:
+                client, name = stack.enter_context(OpenAI(base_url=base_url)), model
+            except OpenAIError as error:
+                raise CheapspecError(f"{error} (a server without keys takes any: OPENAI_API_KEY=none)") from None
         console.print(legend(console), "[dim]· an empty line or Ctrl-D ends[/]")
         _talk(console, client, name, max_tokens)
     return 0

@@ -163,7 +163,12 @@ class Runtime:
         if note.kind == "no_draft":
             log.debug("no draft: %s (%s)", note.data["reason"], note.data["detail"])
             if note.data["broken"]:
-                self.breaker.failed(str(note.data["drafter"]), now)
+                drafter = str(note.data["drafter"])
+                self.breaker.failed(drafter, now)
+                self.warn(
+                    f"draft:{drafter}",
+                    f"{drafter} does not draft ({note.data['detail']}); requests go direct until it does",
+                )
         elif note.kind == "unusable":
             log.warning("unverified: %s (%s)", note.data["reason"], note.data["detail"])
             if note.data["lasting"]:

@@ -7,6 +7,7 @@ nothing is silently ignored.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -30,9 +31,11 @@ from cheapspec.core.ports import Ledger
 from cheapspec.errors import SettingsError
 from cheapspec.settings.drafts import DraftSpec, parse_drafts
 from cheapspec.settings.pricelist import parse_prices
-from cheapspec.settings.sources import NOT_YET, Setting, gather, unknown_key
+from cheapspec.settings.sources import NOT_YET, Setting, disabled, gather, unknown_key
 
 __all__ = ["Speculation"]
+
+log = logging.getLogger("cheapspec")
 
 _BUDGET_KEYS = ("name", "usd", "period", "timezone", "unknown")
 RULES = ("exact", "lenient", "agree", "answer", "judge", "ok_or_answer", "patch", "text_match")
@@ -156,7 +159,20 @@ class Speculation(BaseModel):
         if isinstance(data, cls):
             return data
         context = cast(dict[str, dict[str, Setting]], info.context or {})
-        settings = context.get("settings") or gather(cast(dict[str, Any], data), cls.model_fields)
+        try:
+            return cls._made(cast(dict[str, Any], data), context.get("settings"), handler)
+        except SettingsError as error:
+            if not disabled():
+                raise
+            # The switch that turns everything off must work when the settings are what is broken.
+            log.warning("CHEAPSPEC_DISABLED is set, so unusable settings are passed over: %s", error)
+            return handler({"enabled": False})
+
+    @classmethod
+    def _made(
+        cls, data: dict[str, Any], settings: dict[str, Setting] | None, handler: ModelWrapValidatorHandler[Self]
+    ) -> Self:
+        settings = settings or gather(data, cls.model_fields)
         try:
             made = handler({name: setting.value for name, setting in settings.items()})
         except ValidationError as error:

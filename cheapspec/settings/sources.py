@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -35,6 +36,10 @@ VARIABLES = {
 }
 NOT_YET = "is not available yet in this version"
 FALSE_WORDS = frozenset({"", "0", "false", "no", "off"})
+
+_KNOWN = frozenset({*VARIABLES, "CHEAPSPEC_CACHE", "CHEAPSPEC_CONFIG", "CHEAPSPEC_DISABLED", "CHEAPSPEC_PRICES"})
+_said: set[str] = set()
+log = logging.getLogger("cheapspec")
 
 _TABLES = ("speculation", "ledger", "prices", "budgets")
 _LATER_TABLES = ("proxy",)
@@ -79,6 +84,7 @@ def gather(
     price_layers: list[dict[str, Prices]] = []
     if (path := _config_path(environment)) is not None:
         found |= _file(path, names, price_layers)
+    _warn_of_strangers(environment)
     for variable, name in VARIABLES.items():
         if value := _set(environment, variable):
             found[name] = Setting(value, f"environment variable {variable}")
@@ -96,6 +102,18 @@ def gather(
     if price_layers:
         found["prices"] = Setting(merge_prices(*price_layers), "price lists")
     return found
+
+
+def _warn_of_strangers(env: Mapping[str, str]) -> None:
+    """A variable of ours that nobody reads is most likely a slip: said once a name, since it is not refused (a
+    newer version on the same machine may know it).
+    """
+    for name in env:
+        if not name.startswith("CHEAPSPEC_") or name in _KNOWN or name.startswith("CHEAPSPEC_TEST_") or name in _said:
+            continue
+        _said.add(name)
+        near = get_close_matches(name, sorted(_KNOWN), 1, 0.6)
+        log.warning("%s is not read%s", name, f"; did you mean {near[0]}?" if near else "")
 
 
 def _set(env: Mapping[str, str], variable: str) -> str:

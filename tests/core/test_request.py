@@ -411,7 +411,7 @@ def test_nan_is_no_temperature() -> None:
     ],
 )
 def test_a_value_that_servers_refuse_is_for_the_server_to_refuse(field: str, value: object) -> None:
-    """A field out of its range goes to the target as it is, so that its own 400 is the answer, before anything is paid."""
+    """A field out of its range goes to the target as it is, so that its own 400 is the answer."""
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0, field: value}
     found = admit("POST", "/v1/chat/completions", {}, json.dumps(body).encode())
     assert isinstance(found, Bypass)
