@@ -118,8 +118,8 @@ class _Relay:
         self.text = ""
         self.received = 0  # tokens that have arrived
         self.tokens = 0  # tokens of ``text``
-        self.ids: tuple[int, ...] | None = ()
-        self.agreed: tuple[int, ...] = ()  # the ids of ``text``, without those that have shown no text yet
+        self.ids: list[int] | None = []  # grows with the stream: a tuple would be copied at every piece
+        self.agreed = 0  # how many of them are the ids of ``text``; the rest has shown no text yet
         self.usage: Usage | None = None
         self.reason: str | None = None
         self.complete = False
@@ -173,11 +173,12 @@ class _Relay:
         self.complete = self.complete or piece.complete
         self.reason = piece.finish_reason or self.reason
         if piece.ids is not None:
-            self.ids = None if self.ids is None else self.ids + piece.ids
+            if self.ids is not None:
+                self.ids.extend(piece.ids)
         elif piece.text:
             self.ids = None
         if piece.text:
-            self.agreed = self.ids or ()
+            self.agreed = len(self.ids or ())
         self.tokens += _tokens(piece)
         yield from self._say(piece.text)
 
@@ -189,13 +190,13 @@ class _Relay:
     def _add(self, trouble: _Trouble | None) -> None:
         """Add what was written to the verified text; what will be continued ends where text and ids agree."""
         base, resumed = self.base, trouble is not None and trouble.resumable
-        tokens = len(self.agreed) if resumed else self.tokens
+        tokens = self.agreed if resumed else self.tokens
         self.turn.tally.handoff_tokens += tokens
         self.turn.context = Context(
             prompt_tokens=base.prompt_tokens,
             text=base.text + self.text,
             tokens=base.tokens + tokens,
-            ids=(*base.ids, *self.agreed) if resumed and base.ids is not None else base.ids,
+            ids=(*base.ids, *(self.ids or ())[: self.agreed]) if resumed and base.ids is not None else base.ids,
             extra=base.extra,
         )
 
