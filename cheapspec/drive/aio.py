@@ -170,8 +170,9 @@ class _Executor:
             return error
 
     async def _answered(self, request: httpx2.Request, stream: bool, seconds: float | None) -> httpx2.Response:
+        scope = asyncio.timeout(seconds)
         try:
-            async with asyncio.timeout(seconds) as scope:
+            async with scope:
                 return await self._send(request, stream=stream)
         except TimeoutError as error:
             if scope.expired():

@@ -146,8 +146,9 @@ def _without_our_key(body: bytes) -> bytes | None:
         return None
     if not isinstance(parsed, dict) or "cheapspec" not in parsed:
         return None
-    del parsed["cheapspec"]
-    return _written(parsed)
+    told: dict[str, Any] = parsed
+    del told["cheapspec"]
+    return _written(told)
 
 
 def with_max_tokens(request: httpx2.Request, limit: int) -> httpx2.Request:

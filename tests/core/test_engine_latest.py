@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from engine_kit import Proposing, asked, job, pinned
 
-from cheapspec.core.effects import Cancel, GoDirect, Start
+from cheapspec.core.effects import GoDirect, Start
 from cheapspec.core.engine import Job, Policy, run
 from cheapspec.testing.scripted import Answer, Played, ScriptedTarget, play
 
@@ -37,7 +37,7 @@ def silent_from(given: Job, score: int) -> Callable[[Start], Answer]:
 
 
 def cancelled_purposes(played: Played) -> list[str]:
-    given_up = {effect.call_id for effect in played.cancelled if isinstance(effect, Cancel)}
+    given_up = {effect.call_id for effect in played.cancelled}
     return [start.request.purpose for start in played.calls if start.call_id in given_up]
 
 
