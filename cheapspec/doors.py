@@ -60,9 +60,8 @@ class Shared:
     """
 
     def __init__(self, speculation: Speculation | None) -> None:
-        given: object = speculation
-        if given is not None and not isinstance(given, Speculation):
-            raise SettingsError(f"speculation = {given!r}: write Speculation(draft=…).")
+        if speculation is not None and not isinstance(cast(object, speculation), Speculation):
+            raise SettingsError(f"speculation = {speculation!r}: write Speculation(draft=…).")
         self.speculation = Speculation() if speculation is None else speculation
         given = self.speculation
         self._settings = _settings(given)

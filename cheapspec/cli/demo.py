@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import Any
+from typing import Any, cast
 
 from rich.console import Console
 from rich.panel import Panel
@@ -54,9 +54,10 @@ def _compare(
     assert info is not None
     with console.status("the same question to the target alone …"):
         started = time.perf_counter()
-        alone: Any = client.with_options(default_headers={"x-cheapspec-disable": "1"}).chat.completions.create(**asked)
+        plain = client.with_options(default_headers={"x-cheapspec-disable": "1"})
+        alone = cast(Any, plain.chat.completions.create(**asked))
         seconds_alone = time.perf_counter() - started
-    expected: str = alone.choices[0].message.content or ""
+    expected = str(alone.choices[0].message.content or "")
     console.print()
     took = f"{seconds:.1f}; target alone {seconds_alone:.1f} (both models share this machine)" if times else None
     console.print(Panel(_card(info, pair, text == expected, took), expand=False, padding=(1, 2)))

@@ -32,7 +32,7 @@ def show_stream(console: Console, stream: Iterable[Any]) -> str:
     brackets = console.color_system is None
     inside = False
     for chunk in stream:
-        source = as_mapping((chunk.model_extra or {}).get("cheapspec")).get("source")
+        source = as_mapping(getattr(chunk, "cheapspec", None)).get("source")
         for choice in chunk.choices:
             text = choice.delta.content or ""
             if not text:

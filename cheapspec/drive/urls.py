@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 
@@ -146,7 +146,7 @@ def _without_our_key(body: bytes) -> bytes | None:
         return None
     if not isinstance(parsed, dict) or "cheapspec" not in parsed:
         return None
-    told: dict[str, Any] = parsed
+    told = cast(dict[str, Any], parsed)
     del told["cheapspec"]
     return _written(told)
 
