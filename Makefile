@@ -45,7 +45,7 @@ demo: $(VENV)/project.stamp
 
 test: $(VENV)/dev.stamp
 	$(PY) -m cheapspec.embedded fetch
-	$(PY) -m pytest --cov --cov-report=
+	$(PY) -m pytest -n 3 --dist loadfile --cov --cov-report=
 	$(PY) -m coverage report --skip-covered
 	$(PY) -m coverage report --include='cheapspec/core/*' --fail-under=100 --show-missing --skip-covered
 
