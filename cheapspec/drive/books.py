@@ -31,7 +31,7 @@ from cheapspec.drive.io import Steps, Written
 from cheapspec.drive.permits import BoundPermit, account_keys
 from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.state import infos
-from cheapspec.drive.urls import api_base, paid_route
+from cheapspec.drive.urls import api_base, masked, paid_route
 
 __all__ = ["Books", "Read"]
 
@@ -214,5 +214,5 @@ class Books:
         if self.reserved and isinstance(self.runtime.ledger, Reservations):
             self.runtime.ledger.settle(info.request_id)
         if log.isEnabledFor(logging.INFO):
-            extra = f" ({detail})" if detail else ""
+            extra = f" ({masked(detail, self._passed.request)})" if detail else ""
             log.info("%s %s%s %s", info.decision, info.reason or info.rule, extra, info.request_id)

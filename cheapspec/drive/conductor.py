@@ -51,7 +51,7 @@ from cheapspec.drive.io import Channel, Io, Overdue, Read, ReadAll, Send, Shut, 
 from cheapspec.drive.local import DraftCall, Inbox, hosts
 from cheapspec.drive.policy import Attempts, broke_kind, retry_after, should_retry, takes_one
 from cheapspec.drive.runtime import Runtime
-from cheapspec.drive.urls import target_request
+from cheapspec.drive.urls import masked, target_request
 
 __all__ = ["Conductor", "Said"]
 
@@ -244,7 +244,10 @@ class Conductor:
         elif note.kind == "cut_short":
             self._attempts.failed(httpx2.RemoteProtocolError(str(note.data["message"])))
         else:
-            self._runtime.note(self._admitted.facts, note)
+            data = dict(note.data)
+            if "detail" in data:
+                data["detail"] = masked(str(data["detail"]), self._admitted.passed.request)
+            self._runtime.note(self._admitted.facts, Note(note.kind, data))
 
     # --- the end -------------------------------------------------------------------------------
 

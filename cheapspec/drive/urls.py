@@ -25,6 +25,7 @@ __all__ = [
     "cannot_score",
     "credentials",
     "draft_url",
+    "masked",
     "model_name",
     "our_headers",
     "paid_route",
@@ -34,6 +35,8 @@ __all__ = [
     "with_max_tokens",
     "without_our_keys",
 ]
+
+_SHORTEST_SECRET = 6  # a shorter one is no secret, and would mask half a sentence
 
 _PREFIX = b"x-cheapspec-"
 _MODEL = re.compile(rb'"model"\s*:\s*"((?:[^"\\]|\\.)*)"')
@@ -101,6 +104,16 @@ def credentials(request: httpx2.Request) -> str:
     """Whose prompt cache a request meets, as a digest: its key and project, never kept themselves."""
     told = "|".join(request.headers.get(name, "") for name in ("authorization", "api-key", "openai-project"))
     return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
+
+
+def masked(text: str, request: httpx2.Request) -> str:
+    """What a server said, without the request's own secrets: some repeat the key that they refuse."""
+    for name in ("authorization", "proxy-authorization", "api-key", "x-api-key", "cookie"):
+        told = request.headers.get(name, "")
+        for secret in (told, told.partition(" ")[2]):
+            if len(secret) >= _SHORTEST_SECRET:
+                text = text.replace(secret, "***")
+    return text
 
 
 def our_headers(request: httpx2.Request) -> dict[str, str]:
