@@ -54,7 +54,7 @@ TABLE: dict[str, Row] = {
     "prices": row("errors core", "genai_prices httpx2 pydantic"),
     "ledger": row("errors core", "sqlalchemy"),
     "report": row("errors core ledger", "rich"),
-    "settings": row("errors core backends", "pydantic pydantic_settings"),
+    "settings": row("errors core backends", "pydantic"),
     "embedded": row("errors", "gguf numpy xllamacpp"),
     "options": row("errors", "openai httpx2"),
     "connections": row("", "openai httpx2"),
