@@ -118,7 +118,8 @@ class _Relay:
         self.text = ""
         self.received = 0  # tokens that have arrived
         self.tokens = 0  # tokens of ``text``
-        self.ids: list[int] | None = []  # grows with the stream: a tuple would be copied at every piece
+        self.ids: list[int] = []  # grows with the stream: a tuple would be copied at every piece
+        self.known = True  # every piece with text has told its ids
         self.agreed = 0  # how many of them are the ids of ``text``; the rest has shown no text yet
         self.usage: Usage | None = None
         self.reason: str | None = None
@@ -172,13 +173,10 @@ class _Relay:
             return
         self.complete = self.complete or piece.complete
         self.reason = piece.finish_reason or self.reason
-        if piece.ids is not None:
-            if self.ids is not None:
-                self.ids.extend(piece.ids)
-        elif piece.text:
-            self.ids = None
+        self.ids.extend(piece.ids or ())
         if piece.text:
-            self.agreed = len(self.ids or ())
+            self.known = self.known and piece.ids is not None
+            self.agreed = len(self.ids) if self.known else 0
         self.tokens += _tokens(piece)
         yield from self._say(piece.text)
 
@@ -196,7 +194,7 @@ class _Relay:
             prompt_tokens=base.prompt_tokens,
             text=base.text + self.text,
             tokens=base.tokens + tokens,
-            ids=(*base.ids, *(self.ids or ())[: self.agreed]) if resumed and base.ids is not None else base.ids,
+            ids=(*base.ids, *self.ids[: self.agreed]) if resumed and base.ids is not None else base.ids,
             extra=base.extra,
         )
 
@@ -207,7 +205,7 @@ class _Relay:
             assert not isinstance(refused, NoDraft)
             return _Trouble(refused.detail or refused.reason, status)
         exhausted = task.broke is not None and task.broke.kind == "exhausted"
-        agree = self.base.ids is not None and self.ids is not None and not (self.ids and self.request.stops)
+        agree = self.base.ids is not None and self.known and not (self.ids and self.request.stops)
         message = task.broke.message if task.broke is not None else "the target's stream ended without an end sign"
         short = task.broke is None
         return _Trouble(message, None, "connection_error", agree, short=short, exhausted=exhausted)

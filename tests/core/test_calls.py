@@ -175,3 +175,21 @@ def test_waiting_for_nothing_is_a_fault() -> None:
     """A wait without an open call would never end."""
     with pytest.raises(AssertionError):
         next(Calls(0.0).step())
+
+
+def test_an_operation_begins_no_billed_call_after_its_time() -> None:
+    """The unbilled call before it was answered too late: the billed one is not begun, and the operation is not done."""
+
+    def op() -> Op[int]:
+        yield HttpRequest("tokenize", "/tokenize")
+        yield HttpRequest("score", "completions", billed=True)
+        return 1
+
+    calls = Calls(1.0)
+    steps = calls.run_op(op(), Side.TARGET, latest=5.0)
+    started = next(steps)
+    assert isinstance(started, Start)
+    assert isinstance(steps.send(None), WaitAny)
+    with pytest.raises(StopIteration) as ended:
+        steps.send(Answered(started.call_id, HttpReply(200, b"{}"), 6.0))
+    assert not ended.value.value.done

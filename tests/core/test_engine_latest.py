@@ -94,3 +94,16 @@ def test_without_it_nothing_ends_speculating() -> None:
     played = play(run(given), silent_from(given, 9), event_seconds=100.0)
     assert played.text == REPLY
     assert played.purposes() == ["tokenize", "score", "score"]
+
+
+def test_no_later_score_is_begun_after_it() -> None:
+    """After a round that ended just in time the next draft is not scored: the target writes the rest."""
+    for latest in (1.0, 1.5, 2.0, 2.5, 3.0, 3.5):
+        given = planned(latest, texts=["The capital", " of France", " is Paris"])
+        played = play(run(given), silent_from(given, 99), event_seconds=1.0)
+        if played.direct is None and given.tally.rounds == 1 and played.purposes().count("continue") == 1:
+            break
+    else:
+        raise AssertionError("no time was found at which the second score is late")
+    assert played.text == REPLY
+    assert played.purposes().count("score") == 1
