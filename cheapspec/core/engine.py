@@ -138,14 +138,10 @@ class _Engine:
                 return
             if decision.action != "score":
                 break
-            if self._late():
+            refused = self._refused(decision.draft_tokens)
+            if refused is not None:
                 if self.tally.rounds == 0:
-                    yield GoDirect("latency", "the time that speculating may add is over")
-                    return
-                break
-            if not self._permitted(decision.draft_tokens):
-                if self.tally.rounds == 0:
-                    yield GoDirect("allowance", "speculation has used up what it may lose")
+                    yield refused
                     return
                 break
             rest = yield from verify_round(
@@ -220,6 +216,14 @@ class _Engine:
             fixed=self.policy.draft_tokens,
             unknown=self.turn.rates.unknown(draft),
         )
+
+    def _refused(self, draft_tokens: int) -> GoDirect | None:
+        """Why this step is not taken: the time is over, or the allowance cannot bear its worst case."""
+        if self._late():
+            return GoDirect("latency", "the time that speculating may add is over")
+        if not self._permitted(draft_tokens):
+            return GoDirect("allowance", "speculation has used up what it may lose")
+        return None
 
     def _permitted(self, draft_tokens: int) -> bool:
         """Can the allowance bear this step's worst case? With a fixed K, or without a price, nobody asks it."""
