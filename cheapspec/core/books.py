@@ -105,6 +105,8 @@ class SessionBook(Protocol):
 class Trace:
     """One round along the final text. ``position``: of its first token there; ``logprobs``: the draft model's own
     (``None`` unknown), ``agreed``: whether the target would have written the token. Both one entry a token.
+    ``ended``: whether the target ended its turn after this round (``None`` unknown); ``model``: the target, as it
+    names itself.
     """
 
     request_id: str
@@ -113,6 +115,8 @@ class Trace:
     position: int
     logprobs: tuple[float | None, ...]
     agreed: tuple[bool, ...]
+    ended: bool | None = None
+    model: str | None = None
 
 
 @runtime_checkable

@@ -36,6 +36,12 @@ class Info:
     ``baseline``: whether ``baseline_usd`` is ``exact`` or ``estimated``. ``priced_by``: ``provider``,
     ``user``, ``genai-prices`` or ``unknown``. ``simulated``: the figures price a forced target as if it
     scored (demo and bench); the key is in the dict only then.
+
+    The dict has the keys of the following only where they say something. ``lossy``: tokens were accepted on a rule
+    under which they need not be the target's. ``fixed_draft_tokens``: the caller's ``draft_tokens=N``. ``local_usd``:
+    the price of local drafting, a part of ``paid_usd``. ``forecast_usd``: the gain that the planner expected.
+    ``target``: ``MODEL@BASE_URL``. ``prompt_tokens``, ``cached_prompt_tokens``, ``reply_tokens``: what the direct
+    call alone would have been billed, the counts under the baseline.
     """
 
     decision: str
@@ -61,6 +67,14 @@ class Info:
     priced_by: str = "unknown"
     seconds: Seconds = field(default_factory=Seconds)
     simulated: bool = False
+    lossy: bool = False
+    fixed_draft_tokens: int | None = None
+    local_usd: Decimal | None = None
+    forecast_usd: Decimal | None = None
+    target: str | None = None
+    prompt_tokens: int | None = None
+    cached_prompt_tokens: int | None = None
+    reply_tokens: int | None = None
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -111,8 +125,15 @@ class Info:
             "priced_by": self.priced_by,
             "seconds": {name: _seconds(getattr(self.seconds, name)) for name in _TIMES},
         }
-        if self.simulated:
-            out["simulated"] = True
+        for name in ("simulated", "lossy"):
+            if getattr(self, name):
+                out[name] = True
+        for name in ("target", *_ALONE):
+            if (value := getattr(self, name)) is not None:
+                out[name] = value
+        for name in ("local_usd", "forecast_usd"):
+            if (usd := getattr(self, name)) is not None:
+                out[name] = format_usd(usd)
         return out
 
     @classmethod
@@ -123,17 +144,19 @@ class Info:
         """
         times: Mapping[str, Any] = _read(data, "seconds", Mapping, {})
         values: dict[str, Any] = {"decision": _required(data, "decision"), "request_id": _required(data, "request_id")}
-        values |= {name: _read(data, name, str, None) for name in ("reason", "rule", "drafter", "session")}
+        values |= {name: _read(data, name, str, None) for name in ("reason", "rule", "drafter", "session", "target")}
         values |= {name: _read(data, name, int, 0) for name in _COUNTS}
-        values |= {name: _money(data, name) for name in ("paid_usd", "baseline_usd")}
+        values |= {name: _read(data, name, int, None) for name in _ALONE}
+        values |= {name: _money(data, name) for name in ("paid_usd", "baseline_usd", "local_usd", "forecast_usd")}
         values["baseline"] = _read(data, "baseline", str, "estimated")
         values["priced_by"] = _read(data, "priced_by", str, "unknown")
         values["seconds"] = Seconds(*(float(_read(times, name, (int, float), 0.0)) for name in _TIMES))
-        values["simulated"] = _read(data, "simulated", bool, False)
+        values |= {name: _read(data, name, bool, False) for name in ("simulated", "lossy")}
         return cls(**values)
 
 
 _TIMES = ("draft", "verify", "handoff", "total")
+_ALONE = ("fixed_draft_tokens", "prompt_tokens", "cached_prompt_tokens", "reply_tokens")
 _COUNTS = (
     "rounds",
     "ties",

@@ -28,7 +28,17 @@ from cheapspec.core.records import RequestRecord
 from cheapspec.errors import LedgerError
 from cheapspec.ledger.leases import LEASE_SECONDS
 from cheapspec.ledger.money import to_nano
-from cheapspec.ledger.operations import INFO_COUNTS, INFO_SECONDS, INFO_TEXT, Kind, Operation, Reserve
+from cheapspec.ledger.operations import (
+    INFO_ALONE,
+    INFO_COUNTS,
+    INFO_FLAGS,
+    INFO_MONEY,
+    INFO_SECONDS,
+    INFO_TEXT,
+    Kind,
+    Operation,
+    Reserve,
+)
 from cheapspec.ledger.reader import read_requests
 from cheapspec.ledger.store import DEFAULT_URL, Store
 from cheapspec.ledger.tickets import WriteTicket
@@ -142,11 +152,10 @@ class DatabaseLedger:
     def close_request(self, request_id: str, info: Mapping[str, Any]) -> None:
         seconds: Mapping[str, Any] = info.get("seconds") or {}
         values: dict[str, Any] = {"key": request_id, "closed_at": time.time()}
-        values |= {name: info.get(name) for name in (*INFO_TEXT, *INFO_COUNTS)}
+        values |= {name: info.get(name) for name in (*INFO_TEXT, *INFO_COUNTS, *INFO_ALONE)}
         values |= {f"seconds_{name}": seconds.get(name) for name in INFO_SECONDS}
-        values["paid_nano"] = to_nano(info.get("paid_usd"))
-        values["baseline_nano"] = to_nano(info.get("baseline_usd"))
-        values["simulated"] = bool(info.get("simulated", False))
+        values |= {name: bool(info.get(name)) for name in INFO_FLAGS}
+        values |= {f"{name}_nano": to_nano(info.get(f"{name}_usd")) for name in INFO_MONEY}
         self._put(Kind.CLOSE_REQUEST, values)
 
     # --- budgets ---------------------------------------------------------------------------------
@@ -181,6 +190,8 @@ class DatabaseLedger:
             "position": trace.position,
             "logprobs": json.dumps([None if p is None or p != p or p in _INFINITE else p for p in trace.logprobs]),
             "agreed": "".join("01"[agreed] for agreed in trace.agreed),
+            "ended": trace.ended,
+            "model": trace.model,
         }
         self._put(Kind.TRACE, values)
 

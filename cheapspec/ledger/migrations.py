@@ -90,6 +90,36 @@ MIGRATIONS = (
                 loss_bound DOUBLE PRECISION NOT NULL, expires_at DOUBLE PRECISION, PRIMARY KEY (workload, rule, at))""",
         ),
     ),
+    Migration(
+        2,
+        "What replays, estimates and an allowance shared by processes need",
+        (
+            "ALTER TABLE requests ADD COLUMN fixed_draft_tokens INTEGER",
+            "ALTER TABLE requests ADD COLUMN local_nano BIGINT",
+            "ALTER TABLE requests ADD COLUMN lossy BOOLEAN",
+            "ALTER TABLE requests ADD COLUMN target TEXT",
+            "ALTER TABLE requests ADD COLUMN prompt_tokens INTEGER",
+            "ALTER TABLE requests ADD COLUMN reply_tokens INTEGER",
+            "ALTER TABLE requests ADD COLUMN cached_prompt_tokens INTEGER",
+            "ALTER TABLE requests ADD COLUMN forecast_nano BIGINT",
+            "ALTER TABLE traces ADD COLUMN ended BOOLEAN",
+            "ALTER TABLE traces ADD COLUMN model TEXT",
+            # Version 1 kept no estimates yet; counts without a target would be of no use to anyone.
+            "DROP TABLE estimates",
+            """CREATE TABLE estimates (
+                target TEXT NOT NULL, workload TEXT NOT NULL, drafter TEXT NOT NULL, bucket TEXT NOT NULL,
+                trials DOUBLE PRECISION NOT NULL, hits DOUBLE PRECISION NOT NULL, predicted DOUBLE PRECISION NOT NULL,
+                updated_at DOUBLE PRECISION NOT NULL, PRIMARY KEY (target, workload, drafter, bucket))""",
+            """CREATE TABLE allowances (
+                account TEXT PRIMARY KEY NOT NULL, balance_nano BIGINT NOT NULL, open_nano BIGINT NOT NULL,
+                at DOUBLE PRECISION NOT NULL)""",
+            """CREATE TABLE risks (
+                request_id TEXT NOT NULL, account TEXT NOT NULL, amount_nano BIGINT NOT NULL, owner TEXT NOT NULL,
+                lease_expires DOUBLE PRECISION NOT NULL, at DOUBLE PRECISION NOT NULL,
+                PRIMARY KEY (request_id, account))""",
+            "CREATE INDEX risks_owner ON risks (owner)",
+        ),
+    ),
 )
 LATEST = MIGRATIONS[-1].version
 

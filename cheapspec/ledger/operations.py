@@ -136,7 +136,7 @@ _CALL_CLOSED = [
     "seconds",
     "http_status",
 ]
-INFO_TEXT = ("decision", "reason", "rule", "drafter", "baseline", "priced_by")
+INFO_TEXT = ("decision", "reason", "rule", "drafter", "baseline", "priced_by", "target")
 INFO_COUNTS = [
     "rounds",
     "ties",
@@ -150,14 +150,17 @@ INFO_COUNTS = [
     "cached_input_tokens",
     "output_tokens",
 ]
+INFO_ALONE = ("fixed_draft_tokens", "prompt_tokens", "cached_prompt_tokens", "reply_tokens")
+INFO_MONEY = ("paid", "baseline", "local", "forecast")
+INFO_FLAGS = ("simulated", "lossy")
 INFO_SECONDS = ("draft", "verify", "handoff", "total")
 _REQUEST_CLOSED = (
     "closed_at",
     *INFO_TEXT,
     *INFO_COUNTS,
-    "paid_nano",
-    "baseline_nano",
-    "simulated",
+    *INFO_ALONE,
+    *INFO_FLAGS,
+    *(f"{name}_nano" for name in INFO_MONEY),
     *(f"seconds_{name}" for name in INFO_SECONDS),
 )
 

@@ -15,7 +15,7 @@ from cheapspec.core.money import format_usd
 from cheapspec.core.ports import CallRow, RequestRow
 from cheapspec.core.records import CallRecord, RequestRecord
 from cheapspec.ledger.money import from_nano
-from cheapspec.ledger.operations import INFO_COUNTS
+from cheapspec.ledger.operations import INFO_ALONE, INFO_COUNTS
 from cheapspec.ledger.schema import calls, requests, sessions
 
 __all__ = ["read_requests"]
@@ -97,6 +97,11 @@ def _info(row: Any) -> dict[str, Any] | None:
             row.seconds_draft or 0.0, row.seconds_verify or 0.0, row.seconds_handoff or 0.0, row.seconds_total or 0.0
         ),
         simulated=bool(row.simulated),
+        lossy=bool(row.lossy),
+        local_usd=from_nano(row.local_nano),
+        forecast_usd=from_nano(row.forecast_nano),
+        target=row.target,
+        **{name: getattr(row, name) for name in INFO_ALONE},
         **counts,
     )
     return info.to_dict()

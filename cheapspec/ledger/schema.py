@@ -16,6 +16,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, MetaData, Table, Text, text
 
 __all__ = [
+    "allowances",
     "budgets",
     "calls",
     "capabilities",
@@ -24,6 +25,7 @@ __all__ = [
     "metadata",
     "requests",
     "reservations",
+    "risks",
     "schema_version",
     "sessions",
     "traces",
@@ -78,6 +80,14 @@ requests = Table(
     Column("seconds_total", Double),
     Column("prompt_text", Text),
     Column("reply_text", Text),
+    Column("fixed_draft_tokens", Integer),
+    Column("local_nano", BigInteger),
+    Column("lossy", Boolean),
+    Column("target", Text),
+    Column("prompt_tokens", Integer),
+    Column("reply_tokens", Integer),
+    Column("cached_prompt_tokens", Integer),
+    Column("forecast_nano", BigInteger),
     Index("requests_at", "at"),
     Index(
         "requests_session",
@@ -87,6 +97,12 @@ requests = Table(
     ),
     Index("requests_open", "owner", sqlite_where=text("closed_at IS NULL"), postgresql_where=text("closed_at IS NULL")),
 )
+"""``target``: ``MODEL@BASE_URL``. ``fixed_draft_tokens``: the caller's ``draft_tokens=N``, ``NULL`` where the planner
+chose. ``lossy``: tokens were accepted on a rule under which they need not be the target's. ``local_nano``: the price of
+local drafting, a part of ``paid_nano``. ``forecast_nano``: the gain that the planner expected, negative for a loss.
+``prompt_tokens``, ``cached_prompt_tokens`` and ``reply_tokens``: what the direct call alone would have been
+billed, the counts under the baseline (``input_tokens`` and so on are those that all calls were billed).
+"""
 
 calls = Table(
     "calls",
@@ -129,9 +145,12 @@ traces = Table(
     Column("position", Integer, nullable=False),
     Column("logprobs", Text, nullable=False),
     Column("agreed", Text, nullable=False),
+    Column("ended", Boolean),
+    Column("model", Text),
 )
 """One round along the final text: ``position`` of its first token there, the draft model's log-probabilities (a JSON
-list, ``null`` unknown), and for each token ``1`` where the target agreed, else ``0``."""
+list, ``null`` unknown), and for each token ``1`` where the target agreed, else ``0``. ``ended``: the target ended its
+turn after this round (``NULL`` unknown); ``model``: the target, as it names itself."""
 
 sessions = Table(
     "sessions",
@@ -177,14 +196,43 @@ reservations = Table(
 estimates = Table(
     "estimates",
     metadata,
+    Column("target", Text, primary_key=True),
     Column("workload", Text, primary_key=True),
     Column("drafter", Text, primary_key=True),
     Column("bucket", Text, primary_key=True),
     Column("trials", Double, nullable=False),
     Column("hits", Double, nullable=False),
+    Column("predicted", Double, nullable=False),
     Column("updated_at", Double, nullable=False),
 )
-"""Decayed counts of acceptance, additive: processes add theirs to the same row."""
+"""Decayed counts of acceptance, additive: processes add theirs to the same row. ``predicted``: the sum of the
+probabilities that were predicted for these trials, so that a report can hold the prediction against the hits.
+"""
+
+allowances = Table(
+    "allowances",
+    metadata,
+    Column("account", Text, primary_key=True),
+    Column("balance_nano", BigInteger, nullable=False),
+    Column("open_nano", BigInteger, nullable=False),
+    Column("at", Double, nullable=False),
+)
+"""An allowance that processes share: ``balance_nano`` is what speculation has saved so far and may lose again,
+``open_nano`` the sum of the account's :data:`risks`."""
+
+risks = Table(
+    "risks",
+    metadata,
+    Column("request_id", Text, primary_key=True),
+    Column("account", Text, primary_key=True),
+    Column("amount_nano", BigInteger, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("lease_expires", Double, nullable=False),
+    Column("at", Double, nullable=False),
+    Index("risks_owner", "owner"),
+)
+"""The open worst cases of an allowance: what requests under way may still lose at most. A row goes when its request
+is settled, or when its lease expires."""
 
 capabilities = Table(
     "capabilities",

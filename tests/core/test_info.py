@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -32,6 +33,17 @@ EXAMPLE = Info(
     priced_by="provider",
     seconds=Seconds(0.41, 0.22, 0.30, 0.95),
 )
+
+
+def test_facts_that_say_nothing_have_no_key_and_all_others_come_back() -> None:
+    """What few requests have is in the dict of those that have it, and survives the way there and back."""
+    told = {"target": "m@https://api.example/v1", "prompt_tokens": 40, "cached_prompt_tokens": 0, "reply_tokens": 7}
+    money = {"local_usd": Decimal("0.0001"), "forecast_usd": Decimal("-0.0002")}
+    full = replace(EXAMPLE, lossy=True, simulated=True, fixed_draft_tokens=8, **told, **money)  # type: ignore[arg-type]
+    made = json.loads(json.dumps(full.to_dict()))
+    assert made.keys() - EXAMPLE.to_dict().keys() == {"lossy", "simulated", "fixed_draft_tokens", *told, *money}
+    assert (made["forecast_usd"], made["cached_prompt_tokens"]) == ("-0.000200", 0)
+    assert Info.from_dict(made) == full
 
 
 def test_the_dict_has_exactly_the_promised_keys() -> None:

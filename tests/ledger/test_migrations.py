@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import MetaData, inspect
 
+from cheapspec.core.info import Info
+from cheapspec.core.ports import RequestRow
 from cheapspec.ledger.database import DatabaseLedger
 from cheapspec.ledger.migrations import LATEST, MIGRATIONS, migrate
-from cheapspec.ledger.schema import metadata
+from cheapspec.ledger.schema import allowances, estimates, metadata, risks, traces
 from cheapspec.ledger.store import Store
 
 SNAPSHOTS = Path(__file__).parents[1] / "data" / "ledger"
@@ -117,4 +120,37 @@ def test_rows_of_every_earlier_version_survive(tmp_path: Path, version: int) -> 
     assert kept["cs-kept"].info["paid_usd"] == "0.000412"
     assert [call.status for call in kept["cs-kept"].calls] == ["ok", "expired"]
     assert kept["cs-kept"].calls[1].cost_usd is not None
+    ledger.close()
+
+
+def test_a_ledger_of_version_1_is_upgraded_where_it_stands(url: str) -> None:
+    """On both databases: its rows are read with the new facts unknown, and new rows carry them."""
+    store = Store(url)
+    raw = store.connect_as_is()
+    assert migrate(raw, store.dialect, to=1) == 0
+    cursor = raw.cursor()
+    cursor.execute(
+        "INSERT INTO requests (request_id, at, closed_at, owner, lease_expires, model, kind, stream, decision, rule, "
+        "paid_nano, baseline_nano, baseline) VALUES ('cs-old', 1.0, 2.0, 'o', 60.0, 'm', 'chat', "
+        f"{'0' if store.dialect == 'sqlite' else 'false'}, 'speculate', 'exact', 412000, 980000, 'exact')"
+    )
+    cursor.execute("INSERT INTO traces VALUES ('cs-old', 1, 'ollama:m', 0, '[-0.1]', '1')")
+    raw.commit()
+    assert migrate(raw, store.dialect) == 1
+    raw.close()
+    ledger = DatabaseLedger(url)
+    told = {"target": "m@https://api.example/v1", "prompt_tokens": 40, "cached_prompt_tokens": 0, "reply_tokens": 7}
+    more = {"lossy": True, "fixed_draft_tokens": 8, "local_usd": Decimal("0.0001"), "forecast_usd": Decimal("-0.0002")}
+    fresh = Info("speculate", "cs-new", **told, **more)  # type: ignore[arg-type]
+    ledger.open_request(RequestRow("cs-new", 3.0, "m", "chat", False))
+    ledger.close_request("cs-new", fresh.to_dict())
+    old, new = (Info.from_dict(record.info or {}) for record in ledger.requests())
+    assert (old.paid_usd, old.baseline, old.target, old.prompt_tokens) == (Decimal("0.000412"), "exact", None, None)
+    assert (old.lossy, old.fixed_draft_tokens, old.local_usd, old.forecast_usd) == (False, None, None, None)
+    assert new == fresh
+    with ledger.read() as connection:
+        (trace,) = connection.execute(traces.select()).all()
+        assert (trace.ended, trace.model) == (None, None)
+        for table in (estimates, allowances, risks):
+            assert connection.execute(table.select()).all() == []
     ledger.close()
