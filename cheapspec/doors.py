@@ -36,6 +36,7 @@ __all__ = ["Shared", "info"]
 DEFAULT_MAX_DRAFT_TOKENS = 512
 _PER_REQUEST = (
     "accept",
+    "ask_usage",
     "assume_temperature",
     "draft_concurrency",
     "draft_timeout",
@@ -156,6 +157,8 @@ def _settings(given: Speculation, session: str | None = None) -> Settings:
         simulate_scoring=given.simulate_scoring,
         workload=given.workload,
         session=session,
+        ask_usage=given.ask_usage and given.ledger != "off",
+        local_price=given.local_price,
     )
 
 
@@ -187,11 +190,15 @@ def _embedded_url() -> str:
 def _ledger(given: Speculation) -> Ledger:
     if given.ledger == "off":
         return NullLedger()
-    if isinstance(given.ledger, str):
-        from cheapspec.ledger.database import open_ledger  # SQLAlchemy takes a while to import
+    if given.ledger == "memory":
+        return BudgetedMemoryLedger()
+    if given.ledger is None or isinstance(given.ledger, str):
+        from cheapspec.ledger.opening import default_ledger, open_ledger  # SQLAlchemy takes a while to import
 
+        if given.ledger is None:
+            return default_ledger(store_text=given.store_text)
         return open_ledger(given.ledger, store_text=given.store_text)
-    return BudgetedMemoryLedger() if given.ledger is None else cast(Ledger, given.ledger)
+    return cast(Ledger, given.ledger)
 
 
 def _budget(table: Mapping[str, Any]) -> tuple[str, Budget]:

@@ -97,6 +97,11 @@ class Drafting:
         self._tokens: list[DraftToken] = []
         self.result: Draft | NoDraft | None = None
 
+    @property
+    def written(self) -> int:
+        """Tokens that a draft model has written, as far as they came; 0 for text that is only copied."""
+        return len(self._tokens)
+
     def begin(self, request: Request, prefix: str, max_tokens: int) -> Steps[None]:
         """Ask. A limit of 0 asks nobody (some servers read 0 as "no limit")."""
         if max_tokens < 1:

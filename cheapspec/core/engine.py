@@ -24,18 +24,21 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cheapspec.core.allowance import worst_case
 from cheapspec.core.calls import OpTask, Steps
 from cheapspec.core.drafting import Draft, Drafting
 from cheapspec.core.effects import Cancelled, Effect, Event, Finish, GoDirect, Note, Side
+from cheapspec.core.estimate import Estimates
 from cheapspec.core.handoff import hand_off
+from cheapspec.core.judging import Rule
 from cheapspec.core.money import Prices
 from cheapspec.core.planner import ContextPrices, Decision, plan
-from cheapspec.core.ports import Context, Drafter, NoDraft, Permit, Target, Unusable
+from cheapspec.core.ports import Context, Drafter, NoDraft, Permit, SamplingTarget, Target, Unusable
 from cheapspec.core.request import Request
 from cheapspec.core.rounds import note_unusable, verify_round
+from cheapspec.core.sampling import Draws, SeededDraws
 from cheapspec.core.tally import Tally
 from cheapspec.core.turn import Turn
 
@@ -53,7 +56,8 @@ class Policy:
 
     ``draft_tokens``: fixed tokens a round (planner off), ``None``: the planner decides.
     ``max_draft_tokens``: the longest draft asked for. ``tie_nats``: how far below the top a token may
-    be and still count as a tie. ``draft_seconds``: deadline of one draft. ``simulate_scoring``: a
+    be and still count as a tie. ``lenient_nats``: how far below it a token may be under the lenient rule, ``None``:
+    the exact rule. ``draft_seconds``: deadline of one draft. ``simulate_scoring``: a
     forced target is priced as if it scored (demo and bench). ``latest``: when speculating ends, on the
     driver's clock; ``None``: never.
     """
@@ -61,6 +65,7 @@ class Policy:
     draft_tokens: int | None = None
     max_draft_tokens: int = 512
     tie_nats: float = 0.0
+    lenient_nats: float | None = None
     draft_seconds: float = 20.0
     simulate_scoring: bool = False
     latest: float | None = None
@@ -68,7 +73,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Everything one run needs; ``at`` is the driver's clock at its start, in seconds."""
+    """Everything one run needs; ``at`` is the driver's clock at its start, in seconds. ``draws``: where chance comes
+    from at temperature above 0.
+    """
 
     request: Request
     target: Target
@@ -78,7 +85,9 @@ class Job:
     prices: Prices | None = None
     context_prices: ContextPrices = field(default_factory=ContextPrices)
     at: float = 0.0
+    draws: Draws = SeededDraws(0)
     permit: Permit | None = None
+    estimates: Estimates = field(default_factory=Estimates)
 
 
 def run(job: Job) -> Run:
@@ -107,9 +116,10 @@ class _Engine:
         self.target = job.target
         self.policy = job.policy
         self.tally = job.tally
-        self.turn = Turn(job.request, job.tally, job.at)
+        self.turn = Turn(job.request, job.tally, job.at, job.estimates)
         self.calls = self.turn.calls
         self.drafters = list(job.drafters)
+        self.rule = Rule(job.policy.tie_nats, job.policy.lenient_nats)
 
     def main(self) -> Steps[None]:
         opening = yield from self.calls.op(self.target.open(self.request), Side.TARGET)
@@ -124,6 +134,10 @@ class _Engine:
         if isinstance(context, Unusable):
             yield note_unusable(context)
             yield GoDirect(context.reason, context.detail)
+            return
+        refused = self._sample(context)
+        if refused is not None:
+            yield refused
             return
         assert isinstance(draft, Draft)
         self.turn.context = context
@@ -145,7 +159,7 @@ class _Engine:
                     return
                 break
             rest = yield from verify_round(
-                self.turn, self.target, draft, decision.draft_tokens, self.policy.tie_nats, self.policy.latest
+                self.turn, self.target, draft, decision.draft_tokens, self.rule, self.policy.latest
             )
             if rest is None:
                 return
@@ -156,6 +170,19 @@ class _Engine:
                 break
             draft = following
         yield from hand_off(self.turn, self.target)
+
+    def _sample(self, context: Context) -> GoDirect | None:
+        """At temperature above 0: how this target samples, or why that cannot be followed."""
+        sampling = self.request.sampling
+        if sampling is None or sampling.greedy:
+            return None
+        law = self.target.law(sampling) if isinstance(self.target, SamplingTarget) else None
+        if law is None:
+            return GoDirect("sampling", f"temperature {sampling.temperature:g} cannot be followed at this target")
+        if context.ids is None:
+            return GoDirect("sampling", "a target that is sent text, not token ids, cannot be followed")
+        self.rule = replace(self.rule, law=law, draws=self.job.draws)
+        return None
 
     # --- drafting --------------------------------------------------------------------------
 
@@ -174,6 +201,7 @@ class _Engine:
             yield from drafting.begin(self.request, self.turn.context.text, self._limit())
             yield from self._await(drafting, opening)
             self.tally.seconds_draft += self.calls.now - started
+            self.tally.local_tokens += drafting.written
             started = self.calls.now
             if isinstance(drafting.result, Draft):
                 return drafting.result
@@ -214,7 +242,7 @@ class _Engine:
             can_force=self.target.can_force,
             simulate_scoring=self.policy.simulate_scoring,
             fixed=self.policy.draft_tokens,
-            unknown=self.turn.rates.unknown(draft),
+            outlook=self.turn.rates.outlook(draft.tokens, draft.drafter, static=draft.static),
         )
 
     def _refused(self, draft_tokens: int) -> GoDirect | None:

@@ -23,9 +23,10 @@ from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 
 from cheapspec.core.effects import Usage
 
-__all__ = ["Charge", "PrefixMemory", "Prices", "baseline", "charge", "cost", "format_usd"]
+__all__ = ["Charge", "LocalPrice", "PrefixMemory", "Prices", "baseline", "charge", "cost", "format_usd"]
 
 _MILLION = Decimal(1_000_000)
+_HOUR = 3600
 _NANO = Decimal("0.000000001")
 _STANDARD_TIERS = frozenset({"", "auto", "default", "standard"})
 
@@ -62,6 +63,20 @@ class Prices:
             if input_tokens > above:
                 found = prices
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPrice:
+    """What drafting on one's own machine costs: dollars per million tokens that the draft model writes, or dollars
+    per hour that it is at work. It is a part of what was paid, never of the baseline.
+    """
+
+    per_million_tokens: Decimal = Decimal(0)
+    per_hour: Decimal = Decimal(0)
+
+    def usd(self, tokens: int, seconds: float) -> Decimal:
+        """Dollars of so many draft tokens, written in so many seconds."""
+        return tokens * self.per_million_tokens / _MILLION + Decimal(str(seconds)) * self.per_hour / _HOUR
 
 
 @dataclass(frozen=True, slots=True)

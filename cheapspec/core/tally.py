@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from cheapspec.core.effects import Usage
 from cheapspec.core.info import Info, Seconds
-from cheapspec.core.money import Prices, charge
+from cheapspec.core.money import LocalPrice, Prices, charge
 from cheapspec.core.ports import Identity
 
 __all__ = ["Tally"]
@@ -25,7 +25,8 @@ class Tally:
     provider's cache, as far as earlier calls tell. ``tier``: the service tier that was asked for.
     ``reply_tokens``: tokens of the reply as the target bills
     them, a verified end-of-turn token included; the baseline counts them. ``uncounted``: a call may have been
-    billed of which no usage is known, not even an estimate; what was paid is unknown then.
+    billed of which no usage is known, not even an estimate; what was paid is unknown then. ``local_tokens``:
+    what draft models wrote, used or not; ``local_price``: what that costs.
     """
 
     rule: str = "exact"
@@ -37,6 +38,7 @@ class Tally:
     corrected_tokens: int = 0
     handoff_tokens: int = 0
     unverified_tokens: int = 0
+    lenient_tokens: int = 0
     cached_share: float = 0.0
     tier: str | None = None
     usages: list[Usage] = field(default_factory=list[Usage])
@@ -48,6 +50,8 @@ class Tally:
     prompt_tokens: int | None = None
     reply_tokens: int | None = None
     uncounted: bool = False
+    local_tokens: int = 0
+    local_price: LocalPrice | None = None
 
     def spend(self, usage: Usage) -> None:
         """A billed call reported its usage."""
@@ -82,6 +86,11 @@ class Tally:
             total += amount
         return total
 
+    def local_usd(self) -> Decimal | None:
+        """Dollars of local drafting so far; ``None`` where it has no price."""
+        price = self.local_price
+        return None if price is None else price.usd(self.local_tokens, self.seconds_draft)
+
     def _served_tier(self) -> str | None:
         return next((usage.service_tier for usage in self.usages if usage.service_tier is not None), None)
 
@@ -106,7 +115,7 @@ class Tally:
         The baseline is the direct call's bill: the prompt with its own share of cached tokens, and the
         whole reply, end of turn included, as output. It is *estimated*, since a direct call was not made.
         """
-        paid = self.paid(prices)
+        paid, local = self.paid(prices), self.local_usd()
         told = any(usage.cost_usd is not None for usage in self.usages)
         prompt = self.prompt_tokens or 0
         alone = Usage(prompt, self.reply_tokens or 0, self._cached(prompt), service_tier=self._served_tier())
@@ -124,14 +133,20 @@ class Tally:
             corrected_tokens=self.corrected_tokens,
             handoff_tokens=self.handoff_tokens,
             unverified_tokens=self.unverified_tokens,
+            lenient_tokens=self.lenient_tokens,
+            lossy=self.lenient_tokens > 0,
             target_calls=len(self.usages),
             input_tokens=sum(usage.input_tokens for usage in self.usages),
             cached_input_tokens=sum(usage.cached_tokens or 0 for usage in self.usages),
             output_tokens=sum(usage.output_tokens for usage in self.usages),
-            paid_usd=paid,
+            paid_usd=paid if paid is None or local is None else paid + local,
+            local_usd=local,
             baseline_usd=reply,
             baseline="estimated",
             priced_by="provider" if told else priced_by,
             seconds=Seconds(self.seconds_draft, self.seconds_verify, self.seconds_handoff, self.seconds_total),
             simulated=simulated,
+            prompt_tokens=self.prompt_tokens,
+            cached_prompt_tokens=None if self.prompt_tokens is None else self._cached(prompt),
+            reply_tokens=self.reply_tokens,
         )

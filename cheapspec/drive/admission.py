@@ -185,7 +185,7 @@ def _job(
         parsed,
         facts.target,
         drafters,
-        Tally(cached_share=share, tier=passed.tier),
+        Tally(cached_share=share, tier=passed.tier, local_price=settings.local_price),
         policy,
         prices,
         context,

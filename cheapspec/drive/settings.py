@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cheapspec.core.books import Cap
+from cheapspec.core.money import LocalPrice
 
 __all__ = ["Settings", "SettingsReader"]
 
@@ -14,7 +15,8 @@ __all__ = ["Settings", "SettingsReader"]
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of one request. ``backend``: API family of the target, ``auto``: find out. Times in seconds.
-    ``caps``: the budgets that the request counts in.
+    ``caps``: the budgets that the request counts in. ``ask_usage``: a stream is asked for its usage. ``local_price``:
+    what drafting costs, ``None`` nothing.
     """
 
     enabled: bool = True
@@ -31,6 +33,8 @@ class Settings:
     session: str | None = None
     session_id: str | None = None
     caps: tuple[Cap, ...] = ()
+    ask_usage: bool = True
+    local_price: LocalPrice | None = None
 
 
 class SettingsReader(Protocol):

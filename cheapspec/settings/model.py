@@ -26,11 +26,11 @@ from pydantic import (
 )
 
 from cheapspec.backends.ollama_names import normalise_host
-from cheapspec.core.money import Prices
+from cheapspec.core.money import LocalPrice, Prices
 from cheapspec.core.ports import Ledger
 from cheapspec.errors import SettingsError
 from cheapspec.settings.drafts import DraftSpec, parse_drafts
-from cheapspec.settings.pricelist import parse_prices
+from cheapspec.settings.pricelist import parse_local_price, parse_prices
 from cheapspec.settings.sources import NOT_YET, Setting, disabled, gather, unknown_key
 
 __all__ = ["Speculation"]
@@ -61,8 +61,15 @@ class Speculation(BaseModel):
     :param assume_temperature: what an omitted temperature means at this endpoint (also: top_p 1, no top_k,
         no penalties); ``None``: such requests go direct.
     :param prices: the user's own price list (:mod:`cheapspec.settings.pricelist`); kept as a dict by model.
-    :param ledger: the URL of a database (``sqlite:///PATH``, ``postgresql://…``), ``"off"``, an object with the
-        ledger's methods, or ``None`` for this version's default, memory.
+    :param local_price: what drafting on your own machine costs: ``{"per_million_tokens": .02}`` (dollars, of what the
+        draft model writes) or ``{"per_hour": .5}`` (dollars, of the time it takes); counted in what was paid, not in
+        budgets, which are for the target's bill. ``None``: nothing.
+    :param ask_usage: add ``stream_options.include_usage`` to streams that go direct or are bypassed, and take the
+        extra chunk out again, so that ledger and budgets know what they cost; ``False`` leaves them as they are, and
+        their cost to an estimate. With ``ledger="off"`` nobody asks.
+    :param ledger: the URL of a database (``sqlite:///PATH``, ``postgresql://…``), ``"memory"`` (kept until the
+        client is gone), ``"off"``, an object with the ledger's methods, or ``None`` for the default, the file
+        ``~/.cheapspec/ledger.db`` (memory, with one warning, where it cannot be written).
     :param store_text: keep prompts and replies in the ledger's database.
     :param budgets: caps on everything that uses the ledger: a list of tables with ``name`` and ``usd``, and perhaps
         ``period``, ``timezone`` and ``unknown`` (:class:`cheapspec.Budget`).
@@ -93,6 +100,8 @@ class Speculation(BaseModel):
     max_added_latency: NotNegative | None = None
     assume_temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     prices: dict[str, Prices] | None = None
+    local_price: LocalPrice | None = None
+    ask_usage: bool = True
     ledger: Any = None
     store_text: bool = False
     budgets: tuple[dict[str, Any], ...] = ()
@@ -122,6 +131,8 @@ class Speculation(BaseModel):
             max_added_latency: float | None = None,
             assume_temperature: float | None = None,
             prices: Mapping[str, Any] | None = None,
+            local_price: Mapping[str, Any] | LocalPrice | None = None,
+            ask_usage: bool = True,
             ledger: str | Ledger | None = None,
             store_text: bool = False,
             budgets: Sequence[Mapping[str, Any]] = (),
@@ -229,16 +240,21 @@ class Speculation(BaseModel):
     def _prices(cls, value: Any) -> dict[str, Prices] | None:
         return None if value is None else parse_prices(value)
 
+    @field_validator("local_price", mode="before")
+    @classmethod
+    def _local_price(cls, value: Any) -> LocalPrice | None:
+        return None if value is None else parse_local_price(value)
+
     @field_validator("ledger")
     @classmethod
     def _ledger(cls, value: Any) -> Any:
         methods = ("open_request", "open_call", "close_call", "close_request")
-        if value is None or value == "off" or all(callable(getattr(value, name, None)) for name in methods):
+        if value is None or value in ("off", "memory") or all(callable(getattr(value, name, None)) for name in methods):
             return value
         if isinstance(value, str) and re.match(r"(sqlite|postgres(ql)?)(\+\w+)?://", value):
             return value
         what = repr(value) if isinstance(value, str) else f"a {type(value).__name__}"
-        raise ValueError(f"{what} is no ledger; write sqlite:///PATH, postgresql://HOST/DATABASE or off")
+        raise ValueError(f"{what} is no ledger; write sqlite:///PATH, postgresql://HOST/DATABASE, memory or off")
 
     @field_validator("budgets")
     @classmethod

@@ -17,11 +17,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
-from cheapspec.core.money import Prices
+from cheapspec.core.money import LocalPrice, Prices
 
-__all__ = ["ANY_MODEL", "merge_prices", "parse_prices", "read_prices"]
+__all__ = ["ANY_MODEL", "merge_prices", "parse_local_price", "parse_prices", "read_prices"]
 
 ANY_MODEL = "*"
+_LOCAL = ("per_million_tokens", "per_hour")
+_LOCAL_FORMS = "{'per_million_tokens': 0.02} or {'per_hour': 0.5}"
 _NUMBERS = ("input", "output", "cached_input", "cache_write", "request")
 
 
@@ -34,6 +36,22 @@ def parse_prices(raw: object) -> dict[str, Prices]:
     if len(rows) == len(table) or any(key not in {*_NUMBERS, "tiers"} for key in rows):
         return {str(model): _row(row, f"model {model!r}") for model, row in table.items()}
     return {ANY_MODEL: _row(table, "every model")}
+
+
+def parse_local_price(raw: object) -> LocalPrice:
+    """Read the price of local drafting: one of ``per_million_tokens`` and ``per_hour``. Raises ``ValueError``."""
+    if isinstance(raw, LocalPrice):
+        return raw
+    if not isinstance(raw, Mapping):
+        raise ValueError(f"{raw!r} is no price of local drafting: write {_LOCAL_FORMS}")
+    told = cast(Mapping[object, object], raw)
+    for key in told:
+        if key not in _LOCAL:
+            near = get_close_matches(str(key), _LOCAL, 1)
+            raise ValueError(f"unknown key {key!r}; " + (f"did you mean {near[0]!r}?" if near else _LOCAL_FORMS))
+    if len(told) != 1:
+        raise ValueError(f"give one of {' and '.join(_LOCAL)}: {_LOCAL_FORMS}")
+    return LocalPrice(**{str(key): _number(value, str(key)) for key, value in told.items()})
 
 
 def merge_prices(*layers: Mapping[str, Prices]) -> dict[str, Prices]:
