@@ -30,6 +30,7 @@ __all__ = [
     "usable",
     "verify_draft_tokens",
     "verify_greedy",
+    "verify_lenient",
     "verify_stochastic",
 ]
 
@@ -82,13 +83,14 @@ class VerificationResult:
     """``accepted``: how many leading tokens hold. ``correction``: the target's own token at the first
     position that does not, ``None`` when all hold or no usable alternative is listed. ``ties``:
     accepted tokens that were not the sole argmax. ``unverified``: positions without usable numbers
-    at which the walk had to stop (0 or 1).
+    at which the walk had to stop (0 or 1). ``lenient``: accepted tokens that were not the target's own choice.
     """
 
     accepted: int
     correction: Alternative | None = None
     ties: int = 0
     unverified: int = 0
+    lenient: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,29 @@ def verify_greedy(
             return VerificationResult(accepted, best, ties)
         ties += verdict == "tie"
     return VerificationResult(len(considered), None, ties)
+
+
+def verify_lenient(
+    target: Sequence[TargetLogprob], nats: float, *, tie_nats: float = 0.0, limit: int | None = None
+) -> VerificationResult:
+    """:func:`verify_greedy` that also accepts what is at most ``nats`` below the likeliest token (lossy).
+
+    Tokens that only this accepts are counted as ``lenient``; they are no ties.
+    """
+    considered = target if limit is None else target[: max(limit, 0)]
+    ties = lenient = 0
+    lists_others = any(not _same(other, position) for position in target for other in position.top)
+    for accepted, position in enumerate(considered):
+        verdict, best = _judge(position, tie_nats, lists_others)
+        if verdict is None:
+            return VerificationResult(accepted, None, ties, 1, lenient)
+        if verdict == "rejected":
+            top = max((other.logprob for other in position.top if usable(other.logprob)), default=None)
+            if top is None or position.logprob is None or not position.logprob >= top - nats:
+                return VerificationResult(accepted, best, ties, 0, lenient)
+            lenient += 1
+        ties += verdict == "tie"
+    return VerificationResult(len(considered), None, ties, 0, lenient)
 
 
 def _judge(position: TargetLogprob, tie_nats: float, lists_others: bool) -> tuple[str | None, Alternative | None]:

@@ -38,8 +38,8 @@ class Info:
     scored (demo and bench); the key is in the dict only then.
 
     The dict has the keys of the following only where they say something. ``lossy``: tokens were accepted on a rule
-    under which they need not be the target's. ``fixed_draft_tokens``: the caller's ``draft_tokens=N``. ``local_usd``:
-    the price of local drafting, a part of ``paid_usd``. ``forecast_usd``: the gain that the planner expected.
+    under which they need not be the target's, ``lenient_tokens``: how many it would not have written itself.
+    ``fixed_draft_tokens``: the caller's ``draft_tokens=N``. ``local_usd``: the price of local drafting, a part of ``paid_usd``. ``forecast_usd``: the gain that the planner expected.
     ``target``: ``MODEL@BASE_URL``. ``prompt_tokens``, ``cached_prompt_tokens``, ``reply_tokens``: what the direct
     call alone would have been billed, the counts under the baseline.
     """
@@ -57,6 +57,7 @@ class Info:
     corrected_tokens: int = 0
     handoff_tokens: int = 0
     unverified_tokens: int = 0
+    lenient_tokens: int = 0
     target_calls: int = 0
     input_tokens: int = 0
     cached_input_tokens: int = 0
@@ -125,9 +126,9 @@ class Info:
             "priced_by": self.priced_by,
             "seconds": {name: _seconds(getattr(self.seconds, name)) for name in _TIMES},
         }
-        for name in ("simulated", "lossy"):
-            if getattr(self, name):
-                out[name] = True
+        for name in ("simulated", "lossy", "lenient_tokens"):
+            if value := getattr(self, name):
+                out[name] = value
         for name in ("target", *_ALONE):
             if (value := getattr(self, name)) is not None:
                 out[name] = value
@@ -165,6 +166,7 @@ _COUNTS = (
     "corrected_tokens",
     "handoff_tokens",
     "unverified_tokens",
+    "lenient_tokens",
     "target_calls",
     "input_tokens",
     "cached_input_tokens",

@@ -10,16 +10,17 @@ request, so one object serves many threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from cheapspec.core.acceptance import Alternative, DraftToken, TargetLogprob
 from cheapspec.core.books import Ticket
 from cheapspec.core.effects import HttpReply, HttpRequest, Op, Usage
 from cheapspec.core.money import Prices
-from cheapspec.core.request import Request
+from cheapspec.core.request import Request, Sampling
+from cheapspec.core.sampling import Law
 
 __all__ = [
     "Call",
@@ -28,6 +29,7 @@ __all__ = [
     "Decoder",
     "DraftPiece",
     "Drafter",
+    "Drawn",
     "Identity",
     "Ledger",
     "NextToken",
@@ -35,6 +37,7 @@ __all__ = [
     "Permit",
     "PriceSource",
     "RequestRow",
+    "SamplingTarget",
     "Score",
     "Streaming",
     "Target",
@@ -202,7 +205,8 @@ class Score:
     text (characters) after token i, ``None`` where the token ends inside a character or the
     alignment is not certain. ``next``: what comes after the whole draft, if the reply says.
     ``trusted``: the reply shows a real distribution (not 0.0 everywhere, not placeholders); false
-    means unverified.
+    means unverified. ``after``: what may stand after the whole draft, where the request samples (a
+    position without a token of its own).
     """
 
     tokens: tuple[TargetLogprob, ...]
@@ -213,6 +217,19 @@ class Score:
     trusted: bool = True
     prompt_tokens: int | None = None
     extra: Any = None
+    after: TargetLogprob | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One token that the target sampled. ``logprob``: at temperature 1, before any ban; ``None``: not said.
+    ``ends_turn``: it ended its turn with it.
+    """
+
+    token_id: int
+    usage: Usage
+    logprob: float | None = None
+    ends_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +296,31 @@ class Target(Protocol):
     def continue_(self, request: Request, context: Context, max_tokens: int | None) -> Streaming[TargetPiece]:
         """The hand-off: the target goes on from ``context.text``, with the caller's own sampling
         fields; ``max_tokens`` is what is left of the caller's limit.
+        """
+        ...
+
+
+@runtime_checkable
+class SamplingTarget(Target, Protocol):
+    """A target that serves temperature above 0: what the ``exact`` rule needs besides. Only by token ids: a
+    continuation by text would begin at an edge that depends on what was drawn.
+
+    Its :meth:`score` lists ``law().alternatives`` tokens a position where ``request.sampling`` is not greedy.
+    """
+
+    def law(self, sampling: Sampling) -> Law | None:
+        """How this server samples for such a caller, ``None``: in a way that cannot be followed."""
+        ...
+
+    def draw(self, request: Request, context: Context, banned: Sequence[int], seed: int | None) -> Op[Drawn | Unusable]:
+        """One billed call: one token after ``context``, which may end inside a character. With ``banned`` ids it is
+        drawn from the others at temperature 1, without, as the caller samples.
+        """
+        ...
+
+    def join(self, request: Request, context: Context, ids: Sequence[int]) -> Op[Context | Unusable]:
+        """The context and these ids, whose text is asked for (unbilled). Half a character shows as U+FFFD, a control
+        token as nothing.
         """
         ...
 

@@ -35,7 +35,8 @@ class Request:
     ``None`` for chat. ``stops``: stop strings. ``max_tokens``: the caller's limit on reply tokens
     (``max_completion_tokens`` or ``max_tokens``), ``None``: none given. ``prediction``: the text of
     OpenAI's predicted-outputs parameter, ``None`` when absent. ``options``: what stood under the body's
-    extra key ``cheapspec``, which ``body`` no longer has.
+    extra key ``cheapspec``, which ``body`` no longer has. ``sampling``: how tokens are to be chosen, once that
+    is settled.
     """
 
     kind: str
@@ -49,6 +50,12 @@ class Request:
     prediction: str | None = None
     include_usage: bool = False
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    sampling: Sampling | None = None
+
+    @property
+    def samples(self) -> bool:
+        """Whether the target is to draw its tokens (temperature above 0), as far as that has been settled."""
+        return self.sampling is not None and not self.sampling.greedy
 
 
 @dataclass(frozen=True, slots=True)
