@@ -49,13 +49,14 @@ def measure(first: int = 1000, last: int = 100_000) -> list[Growth]:
 
 
 def _pass_through(first: int, last: int) -> Growth:
-    with server("chat") as url, OpenAI(base_url=f"{url}/v1", api_key="none", speculation=Speculation()) as client:
+    speculation = Speculation(ledger="memory")
+    with server("chat") as url, OpenAI(base_url=f"{url}/v1", api_key="none", speculation=speculation) as client:
         asked: dict[str, Any] = {"model": f"chunks-{last + 1}", "temperature": 0}
         return _growth("pass-through", client, asked, first, last, ("direct", "no_draft"))
 
 
 def _hand_off(first: int, last: int) -> Growth:
-    speculation = Speculation(draft="lookup", target_backend="vllm", draft_tokens=4, prices=_PRICES)
+    speculation = Speculation(draft="lookup", target_backend="vllm", draft_tokens=4, prices=_PRICES, ledger="memory")
     with server("target") as url, OpenAI(base_url=f"{url}/v1", api_key="none", speculation=speculation) as client:
         asked: dict[str, Any] = {
             "model": "toy",

@@ -98,6 +98,7 @@ def endpoint() -> Generator[tuple[dict[str, Any], Speculation]]:
             prices=PRICES,
             draft_tokens=fixed,
             simulate_scoring=True,  # llama.cpp cannot score: it is forced, and the bill is that of a target that can
+            ledger="memory",  # simulated dollars stay out of your books
         )
         yield {"base_url": f"{target.url}/v1", "api_key": "none"}, speculation
 

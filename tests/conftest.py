@@ -1,7 +1,8 @@
 """What every test gets: a clean environment, no network but loopback, and real small engines on demand.
 
 * Environment: no proxy variables, no keys, no ``CHEAPSPEC_*`` settings of the developer's own; data
-  folders point into a temporary one. The weights' cache alone is shared with the world.
+  folders point into a temporary one. The weights' cache alone is shared with the world. Where a test says nothing
+  about the ledger, each client's is in memory: the file in the user's home has tests of its own.
 * Network: a connection or a name look-up that leaves this machine fails the test, even if the code
   under test swallows the error.
 * Engines: ``q4_1_server``, ``f16_server``, ``drop1_server``, ``drop3_server`` are llama.cpp servers in
@@ -71,6 +72,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.
     for name in list(os.environ):
         if name.upper().startswith(CLEARED) and not name.startswith(KEPT):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("CHEAPSPEC_LEDGER", "memory")
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
     for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):

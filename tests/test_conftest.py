@@ -40,4 +40,5 @@ def test_the_developers_environment_is_hidden() -> None:
     assert not [name for name in os.environ if name.upper().endswith("_PROXY")]
     assert not [name for name in os.environ if name.startswith(("OPENAI_", "OLLAMA_"))]
     ours = [name for name in os.environ if name.startswith("CHEAPSPEC_") and "_TEST_" not in name]
-    assert ours == ["CHEAPSPEC_CACHE"]
+    assert sorted(ours) == ["CHEAPSPEC_CACHE", "CHEAPSPEC_LEDGER"]
+    assert os.environ["CHEAPSPEC_LEDGER"] == "memory"

@@ -26,6 +26,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home.mkdir()
     monkeypatch.chdir(work)
     monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("CHEAPSPEC_LEDGER")
     return work
 
 

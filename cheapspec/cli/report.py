@@ -77,6 +77,8 @@ def _opened(asked: str | None) -> Generator[tuple[LedgerReader, str]]:
     url, origin = _url(asked)
     if url == "off":
         raise LedgerError(f"the ledger is switched off ({origin}), so there is nothing to report.")
+    if url == "memory":
+        raise LedgerError(f"the books are kept in memory ({origin}): only the program that kept them can report them.")
     store = Store(url)
     path = store.url.database
     if store.dialect == "sqlite" and path and not Path(path).exists():

@@ -6,13 +6,12 @@ Rules
   call waits for that, so that a killed process leaves a row of everything that it paid for.
 * Nothing here waits, raises or touches the disk on the path of a request: the writer's thread does
   (:mod:`cheapspec.ledger.writer`). :meth:`read` and :meth:`flush` are for reports.
-* One ledger a URL and process (:func:`open_ledger`): clients and their copies share its thread.
+* One ledger a URL and process (:mod:`cheapspec.ledger.opening`): clients and their copies share its thread.
 """
 
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -44,7 +43,7 @@ from cheapspec.ledger.store import DEFAULT_URL, Store
 from cheapspec.ledger.tickets import WriteTicket
 from cheapspec.ledger.writer import Writer
 
-__all__ = ["DatabaseLedger", "open_ledger"]
+__all__ = ["DatabaseLedger"]
 
 
 class DatabaseLedger:
@@ -247,18 +246,3 @@ def _driver_error(store: Store) -> type[BaseException]:
     kind: type[BaseException] = store.engine.dialect.loaded_dbapi.Error
     return kind
 
-
-_ledgers: dict[tuple[str, bool], DatabaseLedger] = {}
-_ledgers_lock = threading.Lock()
-
-
-def open_ledger(url: str = DEFAULT_URL, *, store_text: bool = False) -> DatabaseLedger:
-    """The process's ledger at this URL, made when first asked for.
-
-    :raises LedgerError: the URL is unusable, or its driver is not installed.
-    """
-    with _ledgers_lock:
-        key = (url, store_text)
-        if key not in _ledgers:
-            _ledgers[key] = DatabaseLedger(url, store_text=store_text)
-        return _ledgers[key]

@@ -30,7 +30,6 @@ __all__ = ["BUSY_SECONDS", "DEFAULT_URL", "Store", "TransientError", "is_transie
 
 DEFAULT_URL = "sqlite:///~/.cheapspec/ledger.db"
 BUSY_SECONDS = 5.0
-"""How long a writer waits for another process's lock, and for a connection."""
 
 
 class TransientError(Exception):
@@ -50,11 +49,13 @@ def is_transient(error: BaseException) -> bool:
 class Store:
     """One database. Making it opens nothing.
 
+    :param busy_seconds: how long to wait for another process's lock, and for a connection.
     :raises LedgerError: the URL is unusable, or the driver is not installed.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self.url = _parsed(url)
+        self._busy_seconds = busy_seconds
         self.dialect = self.url.get_backend_name()
         self.shown = self.url.render_as_string(hide_password=True)
         self.engine = self._engine()
@@ -62,12 +63,14 @@ class Store:
     def _engine(self) -> Engine:
         try:
             if self.dialect == "sqlite":
-                given = {"timeout": BUSY_SECONDS, "check_same_thread": False}  # one thread at a time: the writer's lock
+                wait = self._busy_seconds  # one thread at a time uses a connection: the writer's lock sees to it
+                given = {"timeout": wait, "check_same_thread": False}
                 engine = create_engine(self.url, poolclass=NullPool, connect_args=given)
-                event.listen(engine, "connect", _set_up_sqlite)
+                event.listen(engine, "connect", lambda connection, _record: _set_up_sqlite(connection, wait))
                 event.listen(engine, "begin", _begin_reading)
                 return engine
-            engine = create_engine(self.url, poolclass=NullPool, connect_args={"connect_timeout": int(BUSY_SECONDS)})
+            given = {"connect_timeout": max(1, int(self._busy_seconds))}
+            engine = create_engine(self.url, poolclass=NullPool, connect_args=given)
             event.listen(engine, "connect", _set_up_postgresql)
         except ImportError as error:
             raise LedgerError(
@@ -125,7 +128,11 @@ def _parsed(url: str) -> URL:
         return made.set(drivername="postgresql+psycopg")
     if not made.database or made.database == ":memory:":
         raise LedgerError(f"{url!r} names no file: write sqlite:///PATH")
-    return made.set(drivername="sqlite", database=str(Path(made.database).expanduser().absolute()))
+    try:
+        path = Path(made.database).expanduser().absolute()
+    except RuntimeError as error:  # nobody's home is known
+        raise LedgerError(f"{url!r}: {error}") from None
+    return made.set(drivername="sqlite", database=str(path))
 
 
 def _hidden(url: str) -> str:
@@ -134,9 +141,9 @@ def _hidden(url: str) -> str:
     return f"{scheme}{mark}***{at}{tail}" if at else url
 
 
-def _set_up_sqlite(connection: Any, _record: object) -> None:
+def _set_up_sqlite(connection: Any, busy_seconds: float) -> None:
     connection.isolation_level = None  # transactions are begun here, not by the driver
-    deadline = time.monotonic() + BUSY_SECONDS
+    deadline = time.monotonic() + busy_seconds
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL")

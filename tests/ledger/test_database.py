@@ -24,7 +24,8 @@ from cheapspec.core.info import Info, Seconds
 from cheapspec.core.ports import Call, CallRow, RequestRow
 from cheapspec.core.records import LedgerReader
 from cheapspec.errors import LedgerError
-from cheapspec.ledger.database import DatabaseLedger, open_ledger
+from cheapspec.ledger.database import DatabaseLedger
+from cheapspec.ledger.opening import open_ledger
 from cheapspec.ledger.store import Store
 
 

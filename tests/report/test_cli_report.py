@@ -24,6 +24,7 @@ Run = Callable[..., tuple[int, str, str]]
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
     """Runs the command in an empty folder and home; returns status, output and errors."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("CHEAPSPEC_LEDGER")
     monkeypatch.setenv("COLUMNS", "80")
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
@@ -166,6 +167,9 @@ def test_the_ledger_of_the_settings_is_read(run: Run, url: str, monkeypatch: pyt
         1, "cheapspec: the ledger is switched off (environment variable CHEAPSPEC_LEDGER), so there is nothing to "
         "report.\n",
     )  # fmt: skip
+    monkeypatch.setenv("CHEAPSPEC_LEDGER", "memory")
+    status, _, err = run()
+    assert (status, "kept in memory (environment variable CHEAPSPEC_LEDGER)" in err) == (1, True)
 
 
 def test_times_before_now() -> None:
