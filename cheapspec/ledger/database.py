@@ -41,6 +41,7 @@ from cheapspec.ledger.operations import (
 from cheapspec.ledger.reader import read_requests
 from cheapspec.ledger.store import DEFAULT_URL, Store
 from cheapspec.ledger.tickets import WriteTicket
+from cheapspec.ledger.traces import read_traces
 from cheapspec.ledger.writer import Writer
 
 __all__ = ["DatabaseLedger"]
@@ -231,6 +232,16 @@ class DatabaseLedger:
         with self.read() as connection:
             yield from read_requests(connection, since, until, session)
 
+    def traced(
+        self, *, since: float | None = None, until: float | None = None, session: str | None = None
+    ) -> Iterator[tuple[RequestRecord, tuple[Trace, ...]]]:
+        """See :class:`cheapspec.core.records.TraceReader`.
+
+        :raises LedgerError: the store cannot be read.
+        """
+        with self.read() as connection:
+            yield from read_traces(connection, read_requests(connection, since, until, session))
+
     def close(self, seconds: float = 10.0) -> None:
         """Write what is queued and end the thread. The ledger can be used again."""
         self._writer.close(seconds)
@@ -245,4 +256,3 @@ _INFINITE = (float("inf"), float("-inf"))
 def _driver_error(store: Store) -> type[BaseException]:
     kind: type[BaseException] = store.engine.dialect.loaded_dbapi.Error
     return kind
-

@@ -97,6 +97,7 @@ MIGRATIONS = (
             "ALTER TABLE requests ADD COLUMN fixed_draft_tokens INTEGER",
             "ALTER TABLE requests ADD COLUMN local_nano BIGINT",
             "ALTER TABLE requests ADD COLUMN lossy BOOLEAN",
+            "ALTER TABLE requests ADD COLUMN lenient_tokens INTEGER",
             "ALTER TABLE requests ADD COLUMN target TEXT",
             "ALTER TABLE requests ADD COLUMN prompt_tokens INTEGER",
             "ALTER TABLE requests ADD COLUMN reply_tokens INTEGER",

@@ -145,6 +145,7 @@ INFO_COUNTS = [
     "corrected_tokens",
     "handoff_tokens",
     "unverified_tokens",
+    "lenient_tokens",
     "target_calls",
     "input_tokens",
     "cached_input_tokens",

@@ -83,6 +83,7 @@ requests = Table(
     Column("fixed_draft_tokens", Integer),
     Column("local_nano", BigInteger),
     Column("lossy", Boolean),
+    Column("lenient_tokens", Integer),
     Column("target", Text),
     Column("prompt_tokens", Integer),
     Column("reply_tokens", Integer),
@@ -98,10 +99,11 @@ requests = Table(
     Index("requests_open", "owner", sqlite_where=text("closed_at IS NULL"), postgresql_where=text("closed_at IS NULL")),
 )
 """``target``: ``MODEL@BASE_URL``. ``fixed_draft_tokens``: the caller's ``draft_tokens=N``, ``NULL`` where the planner
-chose. ``lossy``: tokens were accepted on a rule under which they need not be the target's. ``local_nano``: the price of
-local drafting, a part of ``paid_nano``. ``forecast_nano``: the gain that the planner expected, negative for a loss.
-``prompt_tokens``, ``cached_prompt_tokens`` and ``reply_tokens``: what the direct call alone would have been
-billed, the counts under the baseline (``input_tokens`` and so on are those that all calls were billed).
+chose. ``lossy``: tokens were accepted on a rule under which they need not be the target's, ``lenient_tokens``: how many
+of them the target would not have written. ``local_nano``: the price of local drafting, a part of ``paid_nano``.
+``forecast_nano``: the gain that the planner expected, negative for a loss. ``prompt_tokens``, ``cached_prompt_tokens``
+and ``reply_tokens``: what the direct call alone would have been billed, the counts under the baseline (``input_tokens``
+and so on are those that all calls were billed).
 """
 
 calls = Table(

@@ -141,7 +141,7 @@ def test_a_ledger_of_version_1_is_upgraded_where_it_stands(url: str) -> None:
     ledger = DatabaseLedger(url)
     told = {"target": "m@https://api.example/v1", "prompt_tokens": 40, "cached_prompt_tokens": 0, "reply_tokens": 7}
     more = {"lossy": True, "fixed_draft_tokens": 8, "local_usd": Decimal("0.0001"), "forecast_usd": Decimal("-0.0002")}
-    fresh = Info("speculate", "cs-new", **told, **more)  # type: ignore[arg-type]
+    fresh = Info("speculate", "cs-new", lenient_tokens=3, **told, **more)  # type: ignore[arg-type]
     ledger.open_request(RequestRow("cs-new", 3.0, "m", "chat", False))
     ledger.close_request("cs-new", fresh.to_dict())
     old, new = (Info.from_dict(record.info or {}) for record in ledger.requests())

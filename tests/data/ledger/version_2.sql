@@ -43,8 +43,8 @@ CREATE TABLE requests (
                 paid_nano BIGINT, baseline_nano BIGINT, baseline TEXT, priced_by TEXT, simulated BOOLEAN,
                 seconds_draft DOUBLE PRECISION, seconds_verify DOUBLE PRECISION,
                 seconds_handoff DOUBLE PRECISION, seconds_total DOUBLE PRECISION,
-                prompt_text TEXT, reply_text TEXT, fixed_draft_tokens INTEGER, local_nano BIGINT, lossy BOOLEAN, target TEXT, prompt_tokens INTEGER, reply_tokens INTEGER, cached_prompt_tokens INTEGER, forecast_nano BIGINT);
-INSERT INTO "requests" VALUES('cs-kept',1764000001.0,1764000001.9,'host-1-0',1764000060.0,'gpt-4o','chat',1,'nightly','5e551011','mail','speculate',NULL,'exact','ollama:qwen2.5:3b',1,0,2,1,0,0,0,2,700,512,17,412000,980000,'estimated','user',0,0.1,0.2,0.3,0.6,NULL,NULL,8,12000,0,'gpt-4o@https://api.example/v1',690,17,512,-3000);
+                prompt_text TEXT, reply_text TEXT, fixed_draft_tokens INTEGER, local_nano BIGINT, lossy BOOLEAN, lenient_tokens INTEGER, target TEXT, prompt_tokens INTEGER, reply_tokens INTEGER, cached_prompt_tokens INTEGER, forecast_nano BIGINT);
+INSERT INTO "requests" VALUES('cs-kept',1764000001.0,1764000001.9,'host-1-0',1764000060.0,'gpt-4o','chat',1,'nightly','5e551011','mail','speculate',NULL,'exact','ollama:qwen2.5:3b',1,0,2,1,0,0,0,2,700,512,17,412000,980000,'estimated','user',0,0.1,0.2,0.3,0.6,NULL,NULL,8,12000,0,0,'gpt-4o@https://api.example/v1',690,17,512,-3000);
 CREATE TABLE reservations (
                 request_id TEXT NOT NULL, name TEXT NOT NULL, period TEXT NOT NULL, status TEXT NOT NULL,
                 amount_nano BIGINT NOT NULL, charged_nano BIGINT NOT NULL, at DOUBLE PRECISION NOT NULL,
