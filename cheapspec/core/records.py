@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Protocol, runtime_checkable
 
+from cheapspec.core.books import Trace
 from cheapspec.core.effects import Usage
 from cheapspec.core.ports import CallRow, RequestRow
 
-__all__ = ["CallRecord", "LedgerReader", "RequestRecord"]
+__all__ = ["CallRecord", "LedgerReader", "RequestRecord", "TraceReader"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,21 @@ class LedgerReader(Protocol):
 
         ``since`` (from then on) and ``until`` (before then): seconds since the epoch, UTC; ``session``: a session's
         name, or its id. ``None``: all.
+
+        :raises LedgerError: the store cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
+class TraceReader(Protocol):
+    """A ledger whose traces can be read."""
+
+    def traced(
+        self, *, since: float | None = None, until: float | None = None, session: str | None = None
+    ) -> Iterable[tuple[RequestRecord, tuple[Trace, ...]]]:
+        """Requests as :meth:`LedgerReader.requests` gives them (their calls may be left out), each with its rounds in
+        order, none for one that was not speculated on.
 
         :raises LedgerError: the store cannot be read.
         """

@@ -9,19 +9,21 @@ Rules
   Should such a call be closed later after all, the later word counts.
 * A billed call whose cost nobody knows makes its request *unpriced*: totals say how many, and never
   count it as free.
+* Traces are kept with their request, ``trace_tokens`` positions of them at most: the oldest ones go first.
 * Nothing raises: a book that cannot be kept must not cost the caller a reply that was paid for. What
   could not be written is counted in ``Totals.lost``.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from threading import RLock
 from typing import Any
 
+from cheapspec.core.books import Trace
 from cheapspec.core.money import format_usd
 from cheapspec.core.ports import Call, CallRow, RequestRow
 from cheapspec.core.records import CallRecord, RequestRecord
@@ -79,13 +81,17 @@ class _Entry:
     row: RequestRow
     info: Mapping[str, Any] | None = None
     calls: dict[str, CallRecord] = field(default_factory=dict[str, CallRecord])
+    traces: list[Trace] = field(default_factory=list[Trace])
 
 
 class MemoryLedger:
     """Implements :class:`cheapspec.core.ports.Ledger`. Safe to share between threads and clients."""
 
-    def __init__(self, capacity: int = 10_000) -> None:
+    def __init__(self, capacity: int = 10_000, trace_tokens: int = 200_000) -> None:
         self._capacity = max(capacity, 1)
+        self._trace_tokens = trace_tokens
+        self._traces: deque[tuple[str, int]] = deque()
+        self._traced = 0
         self._lock = RLock()
         self._entries: dict[str, _Entry] = {}
         self._closed: OrderedDict[str, None] = OrderedDict()
@@ -144,6 +150,26 @@ class MemoryLedger:
                     status = "possibly_billed" if record.row.billed else "cancelled"
                     entry.calls[call_id] = replace(record, status=status)
 
+    def add_trace(self, trace: Trace) -> None:
+        """See :class:`cheapspec.core.books.TraceBook`."""
+        with self._lock:
+            entry = self._entries.get(trace.request_id)
+            if entry is None:
+                self._lost += 1
+                return
+            entry.traces.append(trace)
+            self._traces.append((trace.request_id, len(trace.agreed)))
+            self._traced += len(trace.agreed)
+            while self._traced > self._trace_tokens:
+                request_id, positions = self._traces.popleft()
+                self._traced -= positions
+                oldest = self._entries.get(request_id)
+                if oldest is not None:
+                    del oldest.traces[0]
+
+    def add_text(self, request_id: str, prompt: str, reply: str) -> None:
+        """Text is never kept in memory."""
+
     @property
     def forgotten(self) -> int:
         """How many requests fell out of the list: only the totals still know of them."""
@@ -162,6 +188,16 @@ class MemoryLedger:
                 and (until is None or entry.row.at < until)
                 and (session is None or session in (entry.row.session, entry.row.session_id))
             ]
+
+    def traced(
+        self, *, since: float | None = None, until: float | None = None, session: str | None = None
+    ) -> Iterator[tuple[RequestRecord, tuple[Trace, ...]]]:
+        """The kept requests with their traces (:class:`cheapspec.core.records.TraceReader`)."""
+        for record in self.requests(since=since, until=until, session=session):
+            with self._lock:
+                entry = self._entries.get(record.row.request_id)
+                rounds = () if entry is None else tuple(entry.traces)
+            yield record, rounds
 
     def calls(self, request_id: str) -> list[CallRecord]:
         """The calls of one request in the order in which they were opened; empty when it is not kept."""

@@ -1,0 +1,73 @@
+"""What a round leaves behind for replay and calibration: numbers along the final reply, never text.
+
+Rules
+-----
+* A trace says what was looked at: the scored tokens up to the first that did not hold, that one included. Tokens are
+  the target's, and so is the position of the first of them in the reply.
+* A draft token's log-probability goes to the target token that it begins in; where several begin they add up, where
+  none begins the entry is 0.0: a draft token that spans several of the target's is one decision. One unknown makes its
+  entry unknown. Given text has no log-probabilities.
+* Where a whole draft held and the draft model had ended its turn after it, that claim is one more entry, without a
+  log-probability: it agreed if the target ended its turn there, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cheapspec.core.drafting import Draft
+from cheapspec.core.effects import Note
+
+__all__ = ["align", "trace_note"]
+
+
+def trace_note(
+    round_number: int,
+    position: int,
+    scored: Draft,
+    ends: Sequence[int | None],
+    accepted: int,
+    *,
+    missed: bool,
+    ended: bool,
+    model: str | None = None,
+) -> Note:
+    """The note ``trace`` of a round: the fields of :class:`cheapspec.core.books.Trace` without the request.
+
+    ``ends``: offset in the draft's text after each scored token (:class:`cheapspec.core.ports.Score`). ``accepted``:
+    how many of them hold; ``missed``: the next one was looked at and does not. ``ended``: the target ended its turn
+    after this round. ``model``: the target, as it names itself.
+    """
+    claimed = not missed and accepted == len(ends) and scored.end == "stop"
+    looked_at = accepted + missed
+    logprobs = (None,) * looked_at if scored.static else align(scored, ends[:looked_at])
+    agreed = (True,) * accepted + (False,) * missed
+    if claimed:
+        logprobs, agreed = (*logprobs, None), (*agreed, ended)
+    data = {
+        "round": round_number,
+        "drafter": scored.drafter,
+        "position": position,
+        "logprobs": logprobs,
+        "agreed": agreed,
+        "ended": ended,
+        "model": model,
+    }
+    return Note("trace", data)
+
+
+def align(draft: Draft, ends: Sequence[int | None]) -> tuple[float | None, ...]:
+    """The draft's log-probabilities by the target's tokens, whose ends (characters) these are. A token that ends
+    inside a character has no end: what begins in it counts for the one that completes the character.
+    """
+    entries: list[float | None] = []
+    index, start = 0, 0
+    for end in ends:
+        entry: float | None = 0.0
+        while end is not None and index < len(draft.tokens) and start < end:
+            token = draft.tokens[index]
+            entry = None if entry is None or token.logprob is None else entry + token.logprob
+            start += len(token.text)
+            index += 1
+        entries.append(entry)
+    return tuple(entries)
