@@ -1,54 +1,123 @@
-"""How likely tokens of given text are to be accepted: a prior for each kind, moved by the request's own rounds.
+"""What is believed of a draft: calibrated rates of its tokens, moved by what this request has shown so far.
 
 Rules
 -----
-* Given text (the caller's ``prediction``, prompt lookup) comes without log-probabilities, so a token of it has
-  the rate that such text has had so far in this request; before the first round that is the prior.
-* The priors are assumptions, not measurements of these drafters. They lie between two figures of the
-  measurement that :data:`cheapspec.core.planner.AGREEMENT` comes from: replies that quote given text agreed
-  at .90 of their tokens, code at .975.
-* Only what was looked at counts: the pieces up to the first one that the target did not confirm, and that one.
-  A rate is the share of accepted pieces, the prior counted in as :data:`PRIOR_WEIGHT` pieces.
+* The rate of a token is its bucket's (:mod:`cheapspec.core.estimate`); its *hazard* is −log of that. How much more or
+  less predictable than usual *this* request is, is a factor θ on all its hazards (a *frailty*, as survival analysis
+  calls it), a priori gamma-distributed with mean 1. Given θ the first k tokens hold with probability
+  exp(−θ·H_k), H_k the sum of their hazards; over the gamma's shape a and rate b that is (b / (b + H_k))^a. So long runs
+  of hits are likelier than independent tokens would have it, and so are rows of misses.
+* Each token that was looked at adds its hazard to the rate b; a miss adds up to 1 to the shape a: 1 where a hit was
+  almost sure, nothing where a miss was. (Exact for hits; for a miss the gamma with the exact posterior's mean.)
+* Each drafter has a belief of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
-from cheapspec.core.drafting import Draft
-from cheapspec.core.planner import UNKNOWN_AGREEMENT
+from cheapspec.core.acceptance import DraftToken
+from cheapspec.core.estimate import UNKNOWN_AGREEMENT, Delta, Estimates
 
-__all__ = ["PRIOR_WEIGHT", "STATIC_AGREEMENT", "StaticRates"]
+__all__ = ["CERTAIN", "SHAPE", "Outlook", "RequestRates", "survival"]
 
-STATIC_AGREEMENT: Mapping[str, float] = {"prediction": 0.97, "lookup": 0.90}
-"""Prior by drafter. Who sends a prediction expects most of it to hold; a place that reads alike may go on otherwise."""
+SHAPE = 2.0
+"""The prior's shape for a draft model: how alike requests are (1 / shape is the variance of θ)."""
 
-PRIOR_WEIGHT = 10.0
-"""Pieces that a prior counts for: two misses in a row end what a prediction is worth, ten hits make up for one."""
+STATIC_SHAPE = 0.3
+"""For given text: what follows a text mostly does so for long, what left it mostly has left it for good."""
+
+CERTAIN = 1e9
+"""A shape for which θ is 1: rates are believed as they stand."""
+
+_LEAST = 1e-3  # no agreement is taken for less, and none for 1: a hazard is finite and not 0
+_MOST = 1 - 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """``agreements``: of each draft token, given that the ones before hold and θ is 1. ``end``: that the reply ends
+    where the draft does. ``shape``, ``rate``: of θ's gamma now; ``rate`` 0 stands for a mean of 1.
+    """
+
+    agreements: tuple[float, ...]
+    end: float = UNKNOWN_AGREEMENT
+    shape: float = SHAPE
+    rate: float = 0.0
+
+    @property
+    def hazards(self) -> list[float]:
+        """−log of each agreement."""
+        return [-math.log(min(max(rate, _LEAST), _MOST)) for rate in self.agreements]
+
+    def head(self, count: int) -> Outlook:
+        """Of the first ``count`` tokens."""
+        return self if count >= len(self.agreements) else replace(self, agreements=self.agreements[:count])
+
+    @classmethod
+    def prior(cls, tokens: Sequence[DraftToken], drafter: str = "", *, static: bool = False) -> Outlook:
+        """Before anything was learned."""
+        return RequestRates().outlook(tokens, drafter, static=static)
+
+
+def survival(outlook: Outlook) -> list[float]:
+    """s_1 … s_n: probability that the first k tokens are all accepted."""
+    rate = outlook.rate or outlook.shape
+    return [math.exp(-outlook.shape * math.log1p(hazard / rate)) for hazard in accumulate(outlook.hazards)]
 
 
 @dataclass(slots=True)
-class StaticRates:
-    """Hits and looks of one request, by drafter."""
+class _Belief:
+    shape: float
+    rate: float
 
-    _seen: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    def see(self, hazards: Sequence[float], missed: bool) -> None:
+        *hits, last = (*hazards, 0.0) if not missed else hazards
+        self.rate += math.fsum(hits)
+        if missed:
+            # θ's mean given a miss at hazard h, under the likelihood 1 − exp(−θh).
+            alive = math.exp(-self.shape * math.log1p(last / self.rate))
+            mean = (self.shape / self.rate - alive * self.shape / (self.rate + last)) / (1 - alive)
+            self.shape = mean * self.rate
+        else:
+            self.rate += last
 
-    def unknown(self, draft: Draft) -> float:
-        """The agreement to plan with where a token of this draft has no log-probability."""
-        prior = STATIC_AGREEMENT.get(draft.drafter, UNKNOWN_AGREEMENT)
-        if not draft.static:
-            return UNKNOWN_AGREEMENT
-        hits, looks = self._seen.get(draft.drafter, (0, 0))
-        return (hits + prior * PRIOR_WEIGHT) / (looks + PRIOR_WEIGHT)
 
-    def learn(self, scored: Draft, offset: int, missed: bool) -> None:
-        """A round accepted ``scored`` up to a character offset; ``missed``: the target said something else there."""
-        if not scored.static:
-            return
-        held, end = 0, 0
-        for token in scored.tokens:
-            end += len(token.text)
-            held += end <= offset
-        hits, looks = self._seen.get(scored.drafter, (0, 0))
-        self._seen[scored.drafter] = hits + held, looks + held + missed
+@dataclass(slots=True)
+class RequestRates:
+    """The beliefs of one request. ``estimates``: what was known of its workload when it began."""
+
+    estimates: Estimates = field(default_factory=Estimates)
+    _beliefs: dict[str, _Belief] = field(default_factory=dict[str, _Belief])
+
+    def outlook(self, tokens: Sequence[DraftToken], drafter: str, *, static: bool = False) -> Outlook:
+        """What to plan with for this draft."""
+        rate = self.estimates.rate
+        belief = self._belief(drafter, static)
+        agreements = tuple([rate(token.logprob, drafter, static=static) for token in tokens])
+        return Outlook(agreements, self.estimates.end_rate(drafter), belief.shape, belief.rate)
+
+    def learn(
+        self,
+        drafter: str,
+        logprobs: Sequence[float | None],
+        accepted: int,
+        *,
+        missed: bool,
+        static: bool = False,
+        ended: bool | None = None,
+    ) -> Delta:
+        """Take in a round (arguments: :meth:`Estimates.observe`) and say what it adds to the counts."""
+        looked = logprobs[: accepted + missed]
+        missed = missed and len(looked) > accepted
+        rates = tuple(self.estimates.rate(logprob, drafter, static=static) for logprob in looked)
+        if rates:
+            self._belief(drafter, static).see(Outlook(rates).hazards, missed)
+        return self.estimates.observe(drafter, looked, accepted, missed=missed, static=static, ended=ended)
+
+    def _belief(self, drafter: str, static: bool) -> _Belief:
+        shape = STATIC_SHAPE if static else SHAPE
+        return self._beliefs.setdefault(drafter, _Belief(shape, shape))

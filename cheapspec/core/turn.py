@@ -17,10 +17,12 @@ from dataclasses import replace
 from typing import Any
 
 from cheapspec.core.calls import Calls, Steps
+from cheapspec.core.drafting import Draft
 from cheapspec.core.effects import Finish, Note, Source, Usage
+from cheapspec.core.estimate import Estimates
 from cheapspec.core.outlet import Outlet
 from cheapspec.core.ports import Context
-from cheapspec.core.priors import StaticRates
+from cheapspec.core.priors import RequestRates
 from cheapspec.core.request import Request
 from cheapspec.core.tally import Tally
 from cheapspec.core.text import safe_cut
@@ -32,15 +34,16 @@ class Turn:
     """State shared by rounds and hand-off.
 
     ``context`` is the verified truth, ``outlet`` what went out. ``owed``: what the billed call under way
-    is thought to cost so far, for the case that nobody will say. ``rates``: how given text has fared.
+    is thought to cost so far, for the case that nobody will say. ``rates``: what is
+    believed of drafts.
     """
 
-    def __init__(self, request: Request, tally: Tally, at: float) -> None:
+    def __init__(self, request: Request, tally: Tally, at: float, estimates: Estimates | None = None) -> None:
         self.request = request
         self.tally = tally
         self.started = at
         self.calls = Calls(at)
-        self.rates = StaticRates()
+        self.rates = RequestRates(estimates or Estimates())
         self.context = Context()
         self.outlet = Outlet(request.stops)
         self.owed = Usage(estimated=True)
@@ -79,6 +82,19 @@ class Turn:
         self._pending += [(new[:drafted], Source.DRAFT), (new[drafted:], Source.TARGET)]
         limit = len(context.text) if context.ids is not None else safe_cut(context.text)
         yield from self._feed(limit - self._fed)
+
+    def learn(self, scored: Draft, offset: int, *, missed: bool, ended: bool | None = None) -> Steps[None]:
+        """A round accepted ``scored`` up to a character offset; ``missed``: the target said something else there;
+        ``ended``: whether it ended its turn where all of the draft was accepted and claimed so.
+        """
+        held, end = 0, 0
+        for token in scored.tokens:
+            end += len(token.text)
+            held += end <= offset
+        logprobs = [token.logprob for token in scored.tokens]
+        delta = self.rates.learn(scored.drafter, logprobs, held, missed=missed, static=scored.static, ended=ended)
+        if delta:
+            yield Note("estimates", {"delta": delta})
 
     def retreat(self) -> str:
         """Before a hand-off by text: forget what was verified beyond the last safe edge, and return it."""
