@@ -51,6 +51,7 @@ from cheapspec.drive.io import Channel, Io, Overdue, Read, ReadAll, Send, Shut, 
 from cheapspec.drive.local import DraftCall, Inbox, hosts
 from cheapspec.drive.policy import Attempts, broke_kind, retry_after, should_retry, takes_one
 from cheapspec.drive.runtime import Runtime
+from cheapspec.drive.traces import keep_trace
 from cheapspec.drive.urls import masked, target_request
 
 __all__ = ["Conductor", "Said"]
@@ -243,6 +244,8 @@ class Conductor:
             self._targets[note.data["call_id"]].usage = note.data["usage"]
         elif note.kind == "cut_short":
             self._attempts.failed(httpx2.RemoteProtocolError(str(note.data["message"])))
+        elif note.kind == "trace":
+            keep_trace(self._runtime.ledger, self._admitted.passed.request_id, note.data)
         else:
             data = dict(note.data)
             if "detail" in data:
