@@ -17,12 +17,13 @@ from collections.abc import Sequence
 
 from cheapspec.core.drafting import Draft
 from cheapspec.core.effects import Note
+from cheapspec.core.tally import Tally
 
 __all__ = ["align", "trace_note"]
 
 
 def trace_note(
-    round_number: int,
+    tally: Tally,
     position: int,
     scored: Draft,
     ends: Sequence[int | None],
@@ -30,13 +31,13 @@ def trace_note(
     *,
     missed: bool,
     ended: bool,
-    model: str | None = None,
 ) -> Note:
-    """The note ``trace`` of a round: the fields of :class:`cheapspec.core.books.Trace` without the request.
+    """The note ``trace`` of the round that ``tally`` counted last: the fields of :class:`cheapspec.core.books.Trace`
+    without the request.
 
     ``ends``: offset in the draft's text after each scored token (:class:`cheapspec.core.ports.Score`). ``accepted``:
     how many of them hold; ``missed``: the next one was looked at and does not. ``ended``: the target ended its turn
-    after this round. ``model``: the target, as it names itself.
+    after this round.
     """
     claimed = not missed and accepted == len(ends) and scored.end == "stop"
     looked_at = accepted + missed
@@ -45,13 +46,13 @@ def trace_note(
     if claimed:
         logprobs, agreed = (*logprobs, None), (*agreed, ended)
     data = {
-        "round": round_number,
+        "round": tally.rounds,
         "drafter": scored.drafter,
         "position": position,
         "logprobs": logprobs,
         "agreed": agreed,
         "ended": ended,
-        "model": model,
+        "model": tally.identity.model,
     }
     return Note("trace", data)
 
