@@ -7,8 +7,9 @@ Rules
 * When a request closes, a call of it that is still open and billed becomes ``possibly_billed`` (it was
   written just before it went out, so the provider may charge it), one that is not billed ``cancelled``.
   Should such a call be closed later after all, the later word counts.
-* A billed call whose cost nobody knows makes its request *unpriced*: totals say how many, and never
-  count it as free.
+* A request is *unpriced* where :mod:`cheapspec.core.bill` says so, as in reports: totals say how many, and never
+  count one as free.
+* Sessions are kept to find the requests made inside them: the newest ``capacity`` of them.
 * Traces are kept with their request, ``trace_tokens`` positions of them at most: the oldest ones go first.
 * Nothing raises: a book that cannot be kept must not cost the caller a reply that was paid for. What
   could not be written is counted in ``Totals.lost``.
@@ -23,7 +24,8 @@ from decimal import Decimal, InvalidOperation
 from threading import RLock
 from typing import Any
 
-from cheapspec.core.books import Trace
+from cheapspec.core.bill import DECISIONS, UNSETTLED, read_bill, read_info
+from cheapspec.core.books import SessionRow, Trace
 from cheapspec.core.money import format_usd
 from cheapspec.core.ports import Call, CallRow, RequestRow
 from cheapspec.core.records import CallRecord, RequestRecord
@@ -96,6 +98,7 @@ class MemoryLedger:
         self._entries: dict[str, _Entry] = {}
         self._closed: OrderedDict[str, None] = OrderedDict()
         self._request_of: dict[str, str] = {}
+        self._sessions: dict[str, SessionRow] = {}
         self._dropped = Totals()
         self._lost = 0
 
@@ -150,6 +153,16 @@ class MemoryLedger:
                     status = "possibly_billed" if record.row.billed else "cancelled"
                     entry.calls[call_id] = replace(record, status=status)
 
+    def open_session(self, row: SessionRow) -> None:
+        """See :class:`cheapspec.core.books.SessionBook`."""
+        with self._lock:
+            self._sessions[row.session_id] = row
+            if len(self._sessions) > self._capacity:
+                del self._sessions[next(iter(self._sessions))]
+
+    def close_session(self, session_id: str, at: float) -> None:
+        """Nothing asks when it was closed."""
+
     def add_trace(self, trace: Trace) -> None:
         """See :class:`cheapspec.core.books.TraceBook`."""
         with self._lock:
@@ -179,15 +192,26 @@ class MemoryLedger:
     def requests(
         self, *, since: float | None = None, until: float | None = None, session: str | None = None
     ) -> list[RequestRecord]:
-        """The kept requests, in the order in which they were opened (:class:`cheapspec.core.records.LedgerReader`)."""
+        """The kept requests, in the order in which they were opened (:class:`cheapspec.core.records.LedgerReader`). A
+        session takes those inside it along.
+        """
         with self._lock:
+            inside = self._inside(session)
             return [
                 _record(entry)
                 for entry in self._entries.values()
                 if (since is None or entry.row.at >= since)
                 and (until is None or entry.row.at < until)
-                and (session is None or session in (entry.row.session, entry.row.session_id))
+                and (session is None or session == entry.row.session or entry.row.session_id in inside)
             ]
+
+    def _inside(self, session: str | None) -> set[str]:
+        """Ids of the sessions called so (or with this id), and of all that were opened inside them."""
+        found: set[str] = set()
+        for row in self._sessions.values():  # a session is opened after the one around it
+            if session in (row.name, row.session_id) or row.parent_id in found:
+                found.add(row.session_id)
+        return found
 
     def traced(
         self, *, since: float | None = None, until: float | None = None, session: str | None = None
@@ -214,25 +238,21 @@ class MemoryLedger:
             return replace(sums, lost=self._lost)
 
 
-_COUNTER = {"speculate": "speculated", "direct": "direct", "bypass": "bypassed", "refused": "refused"}
-
-
 def _add(sums: Totals, entry: _Entry) -> Totals:
     """``sums`` with one more request."""
-    info: Mapping[str, Any] = entry.info or {}
+    record = _record(entry)
+    info = read_info(record)
+    bill = read_bill(record, info)
+    counter = DECISIONS[info.decision]
     changed: dict[str, Any] = {"requests": sums.requests + 1, "calls": sums.calls + len(entry.calls)}
-    if counter := _COUNTER.get(str(info.get("decision"))):
+    if info.decision != UNSETTLED:
         changed[counter] = getattr(sums, counter) + 1
-    if reason := info.get("reason"):
-        changed["by_reason"] = {**sums.by_reason, str(reason): sums.by_reason.get(str(reason), 0) + 1}
-    billed = [record for record in entry.calls.values() if record.row.billed]
-    paid = sum((record.cost_usd or Decimal(0) for record in billed), Decimal(0))
-    told = info.get("baseline_usd")
-    baseline = _usd(told) if told is not None else None if info.get("decision") == "speculate" else paid
-    if baseline is None or any(record.unpriced for record in billed):
+    if info.reason:
+        changed["by_reason"] = {**sums.by_reason, info.reason: sums.by_reason.get(info.reason, 0) + 1}
+    if bill.unpriced:
         changed["unpriced_requests"] = sums.unpriced_requests + 1
-    else:
-        changed |= {"paid_usd": sums.paid_usd + paid, "baseline_usd": sums.baseline_usd + baseline}
+    elif bill.paid_usd is not None and bill.baseline_usd is not None:
+        changed |= {"paid_usd": sums.paid_usd + bill.paid_usd, "baseline_usd": sums.baseline_usd + bill.baseline_usd}
     return replace(sums, **changed)
 
 

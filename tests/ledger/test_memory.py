@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from cheapspec.core.books import SessionRow
 from cheapspec.core.effects import Usage
 from cheapspec.core.ports import Call, CallRow, Ledger, RequestRow
 from cheapspec.ledger import MemoryLedger
+from cheapspec.report import report_of
 
 
 def request(name: str = "r1") -> RequestRow:
@@ -25,7 +27,7 @@ def call(name: str, of: str = "r1", purpose: str = "score", billed: bool = True)
 def booked(ledger: MemoryLedger, name: str, paid: str | None, info: dict[str, Any]) -> None:
     """One request with one billed call."""
     ledger.open_request(request(name))
-    ledger.open_call(call(f"{name}-c", name))
+    ledger.open_call(call(f"{name}-c", name, "direct"))
     ledger.close_call(Call(f"{name}-c", "ok", Usage(10, 2), paid, 0.1, 200))
     ledger.close_request(name, info)
 
@@ -87,6 +89,59 @@ def test_b04_unknown_money_is_counted_apart(paid: str | None, info: dict[str, An
     booked(ledger, "unknown", paid, info)
     totals = ledger.totals()
     assert (totals.paid_usd, totals.baseline_usd, totals.unpriced_requests) == (Decimal("0.5"), Decimal("0.5"), 1)
+
+
+def test_b04_a_pass_through_without_a_call_is_unknown_not_free() -> None:
+    """A route that has no call in the ledger may be charged for: it adds to neither sum, as in a report."""
+    ledger = MemoryLedger()
+    ledger.open_request(request())
+    ledger.close_request("r1", {"decision": "bypass", "reason": "other_route"})
+    totals, sums = ledger.totals(), report_of(ledger).sums
+    assert (totals.bypassed, totals.unpriced_requests, totals.paid_usd) == (1, 1, Decimal(0))
+    assert (sums.bypassed, sums.unpriced, sums.paid_usd) == (1, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("paid", "info"),
+    [
+        ("0.002", {"decision": "speculate", "baseline_usd": "0.001", "local_usd": "0.0005"}),
+        ("0.002", {"decision": "direct", "baseline_usd": "0.002"}),
+        (None, {"decision": "speculate", "baseline_usd": "0.001"}),
+        ("0.002", {"decision": "refused", "reason": "budget"}),
+        ("0.002", {}),
+        ("0.002", {"decision": "guessed"}),
+    ],
+)
+def test_totals_and_reports_tell_the_same_story(paid: str | None, info: dict[str, Any]) -> None:
+    """Whatever was booked, what memory sums up is what a report of it says."""
+    ledger = MemoryLedger()
+    booked(ledger, "a", paid, info)
+    booked(ledger, "b", "0.1", {"decision": "direct"})
+    totals, sums = ledger.totals(), report_of(ledger).sums
+    assert (totals.paid_usd, totals.baseline_usd) == (sums.paid_usd, sums.baseline_usd)
+    assert totals.unpriced_requests == sums.unpriced
+    assert (totals.requests, totals.speculated, totals.direct, totals.refused) == (
+        sums.requests, sums.speculated, sums.direct, sums.refused,
+    )  # fmt: skip
+
+
+def test_a_session_takes_along_those_opened_inside_it() -> None:
+    """By name or id, as in a database; a name in a header only is a session too."""
+    ledger = MemoryLedger(capacity=3)
+    ledger.open_session(SessionRow("s1", "outer", 1.0))
+    ledger.open_session(SessionRow("s2", "inner", 2.0, "s1"))
+    for number, (session, session_id) in enumerate([("outer", "s1"), ("inner", "s2"), ("header", None)]):
+        ledger.open_request(RequestRow(f"r{number}", 1.0, "m", "chat", False, session, None, session_id))
+
+    def found(session: str) -> list[str]:
+        return [record.row.request_id for record in ledger.requests(session=session)]
+
+    assert found("outer") == found("s1") == ["r0", "r1"]
+    assert (found("inner"), found("header")) == (["r1"], ["r2"])
+    for name in "abc":
+        ledger.open_session(SessionRow(name, name, 3.0))
+    assert found("outer") == ["r0"]  # only what the requests themselves say: the sessions were too many
+    ledger.close_session("a", 4.0)
 
 
 def test_b04_local_calls_are_free_not_unknown() -> None:
