@@ -20,10 +20,10 @@ from cheapspec.core.acceptance import (
     verify_stochastic,
 )
 from cheapspec.core.info import Info
-from cheapspec.doors import info
+from cheapspec.doors import Session, info
 from cheapspec.errors import CapabilityError, CheapspecError, LedgerError, PriceUnknownError, SettingsError
 from cheapspec.ledger.budgets import Budget
-from cheapspec.ledger.sessions import Session
+from cheapspec.report import Report
 from cheapspec.settings import Speculation
 from cheapspec.transport import AsyncTransport, Transport
 
@@ -86,6 +86,7 @@ __all__ = [
     "LedgerError",
     "OpenAI",
     "PriceUnknownError",
+    "Report",
     "Session",
     "SettingsError",
     "Speculation",

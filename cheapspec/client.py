@@ -21,11 +21,10 @@ import httpx2
 import openai
 
 from cheapspec.connections import Connections
-from cheapspec.doors import Shared
+from cheapspec.doors import Session, Shared
 from cheapspec.drive import aio, sync
 from cheapspec.drive.outcome import TargetFailed
 from cheapspec.ledger.budgets import Budget
-from cheapspec.ledger.sessions import Session
 from cheapspec.options import (
     AsyncAzureCopyOptions,
     AsyncAzureOptions,

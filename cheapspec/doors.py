@@ -23,15 +23,16 @@ from cheapspec.drive.runtime import Runtime
 from cheapspec.drive.settings import Settings
 from cheapspec.drive.state import infos
 from cheapspec.errors import SettingsError
+from cheapspec.ledger import sessions
 from cheapspec.ledger.budgets import Budget
 from cheapspec.ledger.memory_budgets import BudgetedMemoryLedger
 from cheapspec.ledger.null import NullLedger
-from cheapspec.ledger.sessions import Session, current_session, session_caps
+from cheapspec.ledger.sessions import current_session, session_caps
 from cheapspec.prices import PriceBook
 from cheapspec.report import Report, report_of
 from cheapspec.settings import DraftSpec, Speculation, disabled
 
-__all__ = ["Shared", "info"]
+__all__ = ["Session", "Shared", "info"]
 
 DEFAULT_MAX_DRAFT_TOKENS = 512
 _PER_REQUEST = (
@@ -52,6 +53,20 @@ _FALSE = ("", "0", "false", "no", "off")
 
 _embedded_lock = threading.Lock()
 _embedded: list[Any] = []
+
+
+class Session(sessions.Session):
+    """One block of requests on one ledger; made by ``client.session(…)``, used once (:mod:`cheapspec.ledger.sessions`).
+
+    ``name``: what the user calls it; ``id``: its row in the ledger.
+    """
+
+    def report(self) -> Report:
+        """What the requests made in this block, and in the sessions opened inside it, add up to so far.
+
+        :raises LedgerError: the ledger is off, or cannot be read.
+        """
+        return replace(report_of(self.ledger, session=self.id), session=self.name)
 
 
 class Shared:

@@ -22,7 +22,6 @@ from typing import Any
 import openai
 
 import cheapspec
-from cheapspec.report import report_of
 
 WORDS = ("vowels", "digits", "words", "lines", "spaces")
 BUDGETS = {"roomy": "0.02", "tight": "0.0002"}
@@ -39,8 +38,9 @@ def main() -> None:
                 print(f"session {name}, at most ${usd}")
                 for word, answer in zip(WORDS, pool.map(lambda word: ask(client, word), WORDS), strict=True):
                     print(f"  {word:8}  {answer}")
-        print()
-        print(report_of(session.ledger))
+            print()
+            print(session.report())
+            print()
 
 
 def ask(client: cheapspec.OpenAI, word: str) -> str:

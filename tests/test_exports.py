@@ -16,9 +16,10 @@ MODULES = sorted(
 )
 # fmt: off
 PROMISED = [
-    "AsyncAzureOpenAI", "AsyncClient", "AsyncOpenAI", "AzureOpenAI", "CapabilityError", "CheapspecError", "Client",
-    "DraftToken", "Info", "LedgerError", "OpenAI", "PriceUnknownError", "SettingsError", "Speculation",
-    "TargetLogprob", "VerificationResult", "info", "verify_draft_tokens", "verify_greedy", "verify_stochastic",
+    "AsyncAzureOpenAI", "AsyncClient", "AsyncOpenAI", "AzureOpenAI", "Budget", "CapabilityError", "CheapspecError",
+    "Client", "DraftToken", "Info", "LedgerError", "OpenAI", "PriceUnknownError", "Report", "Session",
+    "SettingsError", "Speculation", "TargetLogprob", "VerificationResult", "info", "verify_draft_tokens",
+    "verify_greedy", "verify_stochastic",
 ]
 # fmt: on
 

@@ -57,13 +57,14 @@ class Bill:
 def read_info(record: RequestRecord) -> Info:
     """A request's facts; its decision is a key of :data:`DECISIONS`. What the ledger has not is empty."""
     told = record.info or {}
-    decision = told.get("decision")
-    named = {**told, "request_id": record.row.request_id, "decision": decision if str(decision) in DECISIONS else UNSETTLED}
+    decision = str(told.get("decision"))
+    decision = decision if decision in DECISIONS else UNSETTLED
+    named = {**told, "request_id": record.row.request_id, "decision": decision}
     try:
         return Info.from_dict(named)
     except ValueError:  # another program's row, or another version's: its decision stands, its figures are unknown
         kept = {key: told[key] for key in ("reason", "rule") if isinstance(told.get(key), str)}
-        return Info(decision=named["decision"], request_id=record.row.request_id, **kept)
+        return Info(decision=decision, request_id=record.row.request_id, **kept)
 
 
 def read_bill(record: RequestRecord, info: Info) -> Bill:

@@ -7,15 +7,28 @@ import contextvars
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from pathlib import Path
+from typing import Any, cast
 
+import httpx2
 import pytest
 from ledgerkit import rows
 
+from cheapspec import LedgerError, OpenAI, Speculation
 from cheapspec.errors import SettingsError
 from cheapspec.ledger.budgets import Budget
 from cheapspec.ledger.database import DatabaseLedger
 from cheapspec.ledger.memory_budgets import BudgetedMemoryLedger
 from cheapspec.ledger.sessions import Session, current_session, session_caps
+
+REPLY: dict[str, Any] = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "created": 1_764_000_000,
+    "model": "m",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Yes."}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12},
+}
 
 
 @pytest.fixture
@@ -182,3 +195,39 @@ def test_sessions_are_rows_of_the_ledger(ledger: DatabaseLedger) -> None:
     assert (told[inner.id]["name"], told[inner.id]["parent_id"]) == ("inner", outer.id)
     assert told[outer.id]["parent_id"] is None
     assert all(row["closed_at"] >= row["at"] for row in told.values())
+
+
+@pytest.mark.parametrize("kind", ["memory", "database"])
+def test_a_session_reports_what_was_asked_inside_it_and_nothing_else(kind: str, tmp_path: Path) -> None:
+    """Sessions inside it included; one of the same name that was opened before is another block."""
+    where = "memory" if kind == "memory" else f"sqlite:///{tmp_path}/ledger.db"
+    transport = httpx2.MockTransport(lambda request: httpx2.Response(200, json=REPLY))
+    with OpenAI(
+        base_url="http://127.0.0.1:1/v1", api_key="none", http_client=httpx2.Client(transport=transport),
+        speculation=Speculation(ledger=where, prices={"input": "1", "output": "10"}),
+    ) as client:  # fmt: skip
+
+        def ask() -> None:
+            client.chat.completions.create(model="m", messages=[{"role": "user", "content": "Well?"}], temperature=0)
+
+        ask()
+        with client.session("nightly"):
+            ask()
+        with client.session("nightly") as session:
+            ask()
+            with client.session("part") as part:
+                ask()
+        told, inner = session.report(), part.report()
+        assert (told.session, inner.session) == ("nightly", "part")
+        assert (told.sums.requests, inner.sums.requests, client.report().sums.requests) == (2, 1, 4)
+        assert (told.sums.paid_usd, inner.sums.paid_usd) == (Decimal("0.00006"), Decimal("0.00003"))
+        assert "session nightly" in str(told)
+        if kind == "database":
+            cast(DatabaseLedger, session.ledger).close()
+
+
+def test_a_session_without_a_ledger_cannot_report() -> None:
+    """It says so, rather than that nothing was asked."""
+    client = OpenAI(base_url="http://127.0.0.1:1/v1", api_key="none", speculation=Speculation(ledger="off"))
+    with client, client.session("s") as session, pytest.raises(LedgerError, match="nothing to report"):
+        session.report()

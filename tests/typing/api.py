@@ -68,6 +68,13 @@ def forwarded(error: Any) -> None:
     assert_type(cheapspec.OpenAI(), OpenAI)
 
 
+def books(client: OpenAI) -> None:
+    with client.session("nightly", budget=cheapspec.Budget(usd=5)) as session:
+        assert_type(session, cheapspec.Session)
+        assert_type(session.report(), cheapspec.Report)
+    assert_type(client.report(), cheapspec.Report)
+
+
 def misuse() -> None:
     OpenAI(api_kex="k")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     OpenAI().copy(timeouts=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
