@@ -26,7 +26,7 @@ from cheapspec.report.text import show
 from cheapspec.settings import Speculation
 from cheapspec.settings.sources import gather
 
-__all__ = ["parse_since", "run"]
+__all__ = ["opened_ledger", "parse_since", "run"]
 
 _UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _STEP = 200
@@ -39,7 +39,7 @@ def run(
     if as_json + as_csv + (html is not None) > 1:
         raise SettingsError("choose one of --json, --csv and --html.")
     start = None if since is None else parse_since(since, time.time())
-    with _opened(ledger) as (reader, missing), _counting(reader.requests(since=start, session=session)) as records:
+    with opened_ledger(ledger) as (reader, missing), _counting(reader.requests(since=start, session=session)) as records:
         if as_csv:
             for line in csv_lines(records):
                 sys.stdout.write(line)
@@ -72,7 +72,7 @@ def parse_since(text: str, now: float) -> float:
 
 
 @contextmanager
-def _opened(asked: str | None) -> Generator[tuple[LedgerReader, str]]:
+def opened_ledger(asked: str | None) -> Generator[tuple[LedgerReader, str]]:
     """The ledger to read; and, where there is none yet, an empty one with the sentence that says so."""
     url, origin = _url(asked)
     if url == "off":
