@@ -99,16 +99,14 @@ def _level(
     last, longest = len(places) - 1, places[-1]
     alive = [math.exp(-shape * log) for log in logs]
     reached = list(accumulate(alive))
-    lost = 0.0
-    ends: list[float] = []  # of a round up to there: what its tokens gain, and what follows them
-    bases: list[float] = []
+    lost, bases = 0.0, list[float]()
     for index, place in enumerate(places):
         if index:
             before, step = places[index - 1], place - places[index - 1]
             middle = (step + 1) / (2 * step)
             lost += (alive[before] - alive[place]) * (after[index - 1] + middle * (after[index] - after[index - 1]))
         bases.append(terms.accepted * (reached[place] - 1.0) + lost)
-    ends = list(bases)
+    ends = list(bases)  # of a round up to there: what its tokens gain, and what follows them
     ends[last] += alive[longest] * ending * (terms.ended + terms.reread * longest)
     scored = [terms.scored * place for place in places]
     values = [0.0] * (last + 1)
@@ -127,9 +125,9 @@ def _level(
             course = Course(places[index + 1 + bills.index(best)], value)
         elif index:
             foreseen = alive[place + 1] * up
-            step = 1 / (places[index + 1] - place)
-            on = values[index] + step * (values[index + 1] - values[index])
-            anew = after[index] + step * (after[index + 1] - after[index])
+            share = 1 / (places[index + 1] - place)
+            on = values[index] + share * (values[index + 1] - values[index])
+            anew = after[index] + share * (after[index + 1] - after[index])
             ends[index] += alive[place] * (foreseen * on + (1 - foreseen) * anew)
     return values, course
 

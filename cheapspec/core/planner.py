@@ -98,6 +98,7 @@ class Decision:
     ``"direct"`` (before round one). ``expected_gain``: over handing off now, of the best K, later rounds
     included (≤ 0 when that is not worth it), in the unit of the rates; ``None`` when unknown. ``why``: one
     sentence with the numbers; ``reason``: one of the reasons that replies and ledger use, empty for ``"score"``.
+    ``best_tokens``: the best K, also where it is not worth it.
     """
 
     action: str
@@ -105,6 +106,7 @@ class Decision:
     expected_gain: float | None
     why: str
     reason: str = ""
+    best_tokens: int = 0
 
 
 def estimate(tokens: Sequence[DraftToken], unknown: float = UNKNOWN_AGREEMENT) -> list[float]:
@@ -192,9 +194,9 @@ def plan(
         f"q0 {context.q0:g}, qs {context.qs:g}, qh {context.qh:g})"
     )
     if course.value > _ROUNDING * rates.output:
-        return Decision("score", course.tokens, course.value, f"score {numbers}")
+        return Decision("score", course.tokens, course.value, f"score {numbers}", best_tokens=course.tokens)
     reason = "not_worth_it" if unit == "$" else "latency"
-    return Decision(stop, 0, course.value, f"not worth it: at best {numbers}", reason)
+    return Decision(stop, 0, course.value, f"not worth it: at best {numbers}", reason, course.tokens)
 
 
 def lookahead_terms(rates: Rates, context: ContextPrices, context_tokens: float, *, first: bool) -> Terms:

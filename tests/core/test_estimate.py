@@ -73,9 +73,10 @@ def test_a_rate_moves_from_its_prior_to_the_observed_share() -> None:
 
 def test_old_observations_fade_with_new_ones_and_not_with_time() -> None:
     """After very many observations a bucket remembers 1 / (1 − KEPT) of them, the latest best."""
-    key = ("m", "0.9")
-    counts = merge({}, *[{key: Count(1, 0, 0.9)}] * 200)
-    counts = merge(counts, *[{key: Count(1, 1, 0.9)}] * 40_000)
+    key: tuple[str, str] = ("m", "0.9")
+    miss: dict[tuple[str, str], Count] = {key: Count(1, 0, 0.9)}
+    hit: dict[tuple[str, str], Count] = {key: Count(1, 1, 0.9)}
+    counts = merge(merge({}, *[miss] * 200), *[hit] * 40_000)
     assert counts[key].trials == pytest.approx(1 / (1 - KEPT), rel=1e-3)
     assert counts[key].hits / counts[key].trials > 0.999
 
@@ -83,8 +84,10 @@ def test_old_observations_fade_with_new_ones_and_not_with_time() -> None:
 @given(st.lists(st.lists(st.booleans(), min_size=1, max_size=6), min_size=1, max_size=6), st.randoms())
 def test_processes_may_add_theirs_in_any_order(rounds: list[list[bool]], random: object) -> None:
     """The counts differ by no more than the fading of the few observations between."""
-    key = ("m", "0.9")
-    deltas = [{key: Count(len(hits), sum(hits), 0.9 * len(hits))} for hits in rounds]
+    key: tuple[str, str] = ("m", "0.9")
+    deltas: list[dict[tuple[str, str], Count]] = [
+        {key: Count(len(hits), sum(hits), 0.9 * len(hits))} for hits in rounds
+    ]
     one, other = merge({}, *deltas), merge({}, *reversed(deltas))
     observed = sum(map(len, rounds))
     assert one[key].trials == pytest.approx(other[key].trials, rel=observed / 2000)

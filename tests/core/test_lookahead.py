@@ -37,7 +37,7 @@ def cheapest(
 
     def holds(j: int, k: int, misses: int) -> float:
         """That tokens j … k − 1 hold, seen from place j after so many misses."""
-        return ((shape + passed[j]) / (shape + passed[k])) ** (shape + misses)
+        return math.pow((shape + passed[j]) / (shape + passed[k]), shape + misses)
 
     def read(place: int, q: float) -> float:
         return rates.input * (x + place) * q + rates.request

@@ -1,0 +1,132 @@
+"""The plan as a list: every way, with what it is expected to cost and at most, and which one is taken."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from cheapspec.core.acceptance import DraftToken
+from cheapspec.core.allowance import worst_case
+from cheapspec.core.alternatives import Situation, alternatives
+from cheapspec.core.drafting import Draft
+from cheapspec.core.money import Prices
+from cheapspec.core.planner import ContextPrices, plan
+from cheapspec.core.priors import RequestRates
+from cheapspec.core.speed import Speed
+
+PRICES = Prices(Decimal("0.4"), Decimal(3), Decimal("0.04"))
+CONTEXT = ContextPrices(q0=1.0, qs=0.1, qh=0.1)
+SURE = Draft((DraftToken("x", math.log(0.999)),) * 80, "ollama:small", "stop")
+VAGUE = Draft((DraftToken("x", math.log(0.3)),) * 80, "ollama:other", "stop")
+GIVEN = Draft((DraftToken("x"),) * 80, "prediction", static=True)
+COLD = Situation(200, PRICES, CONTEXT, limit=300)
+
+
+def test_direct_comes_first_and_costs_prompt_and_reply() -> None:
+    """200 prompt tokens and a reply as long as the longest draft; at worst the caller's whole limit."""
+    told = alternatives(COLD, [SURE])
+    direct = told.alternatives[0]
+    assert (direct.action, direct.rule, direct.drafter, direct.allowed) == ("direct", None, None, True)
+    assert direct.expected_usd == pytest.approx(Decimal("0.00008") + Decimal("0.00024"))
+    assert direct.worst_usd == Decimal("0.00008") + Decimal("0.0009")
+
+
+def test_each_draft_is_an_alternative_worth_its_plan() -> None:
+    """Expected is direct less the planner's gain, the worst case what the allowance would reserve on top."""
+    told = alternatives(COLD, [VAGUE, SURE, GIVEN])
+    direct, vague, sure, given = told.alternatives
+    assert [one.drafter for one in told.alternatives] == [None, "ollama:other", "ollama:small", "prediction"]
+    outlook = RequestRates().outlook(SURE.tokens, SURE.drafter)
+    planned = plan(0, PRICES, 200, CONTEXT, SURE.tokens, finished=True, remaining=300, outlook=outlook)
+    assert planned.expected_gain is not None and direct.expected_usd is not None and direct.worst_usd is not None
+    assert sure.expected_usd == direct.expected_usd - Decimal(planned.expected_gain)
+    assert sure.draft_tokens == planned.draft_tokens and sure.why == planned.why
+    assert sure.worst_usd == direct.worst_usd + worst_case(PRICES, 200, sure.draft_tokens, first=True)
+    assert told.chosen == "score ollama:small" == sure.name
+    assert vague.allowed and vague.expected_usd is not None and vague.expected_usd > direct.expected_usd
+    assert given.allowed and given.rule == "exact"
+
+
+def test_what_does_not_pay_is_listed_and_not_chosen() -> None:
+    """A doubtful draft alone: direct."""
+    assert alternatives(COLD, [VAGUE]).chosen == "direct"
+    assert alternatives(COLD, []).chosen == "direct"
+    assert len(alternatives(COLD, [Draft((), "empty")]).alternatives) == 1
+
+
+def test_what_the_allowance_cannot_bear_is_not_allowed() -> None:
+    """The same draft with nothing left to lose: named, priced, refused with both sums."""
+    told = alternatives(replace(COLD, headroom=Decimal("0.00001")), [SURE])
+    assert told.chosen == "direct" and not told.alternatives[1].allowed
+    assert "allowance" in told.alternatives[1].why and "$0.000010" in told.alternatives[1].why
+    assert alternatives(replace(COLD, headroom=Decimal(1)), [SURE]).chosen == "score ollama:small"
+
+
+def test_seconds_are_told_where_they_were_measured() -> None:
+    """Direct decodes everything; scoring saves most of that but waits for the draft; the ceiling can veto."""
+    timed = replace(COLD, speed=Speed(0.2, 0.0001, 0.02), draft_decode=0.05)
+    direct, sure = alternatives(timed, [SURE]).alternatives
+    assert direct.expected_seconds == pytest.approx(0.2 + 0.02 + 1.6)
+    assert sure.expected_seconds is not None and direct.expected_seconds is not None
+    assert sure.expected_seconds > direct.expected_seconds
+    assert alternatives(timed, [SURE]).chosen == "score ollama:small"
+    vetoed = alternatives(replace(timed, max_added_seconds=0.5), [SURE])
+    assert vetoed.chosen == "direct" and "0.5 s are allowed" in vetoed.alternatives[1].why
+    assert alternatives(replace(timed, max_added_seconds=60), [SURE]).chosen == "score ollama:small"
+    assert alternatives(COLD, [SURE]).alternatives[1].expected_seconds is None
+
+
+def test_the_objective_latency_compares_seconds() -> None:
+    """A slow draft that saves dollars is not chosen, given text that saves seconds is, whatever it costs."""
+    timed = replace(COLD, speed=Speed(0.2, 0.0001, 0.02), draft_decode=0.05, objective="latency")
+    assert alternatives(timed, [SURE]).chosen == "direct"
+    flat = replace(timed, prices=Prices(Decimal(1), Decimal(1)), context=ContextPrices())
+    told = alternatives(flat, [GIVEN])
+    assert told.chosen == "score prediction"
+    assert told.alternatives[1].expected_usd is not None and told.alternatives[0].expected_usd is not None
+    assert told.alternatives[1].expected_usd > told.alternatives[0].expected_usd
+    assert alternatives(replace(timed, prices=None), [GIVEN]).alternatives[1].expected_usd is None
+
+
+def test_a_forced_target_decodes_the_draft() -> None:
+    """In seconds as in dollars: what the target must generate saves nothing, unless the simulation says so."""
+    timed = replace(COLD, speed=Speed(0.2, 0.0001, 0.02), can_score=False, can_force=True, objective="latency")
+    assert alternatives(timed, [GIVEN]).chosen == "direct"
+    assert alternatives(replace(timed, simulate_scoring=True), [GIVEN]).chosen == "score prediction"
+
+
+def test_what_is_unknown_stays_unknown() -> None:
+    """No price: direct only. No limit: no worst case. No draft: no length, and no expectation."""
+    unknown = alternatives(replace(COLD, prices=None), [SURE])
+    assert unknown.chosen == "direct" and not unknown.alternatives[1].allowed
+    assert unknown.alternatives[0].expected_usd is None and unknown.to_dict()["prices"] == {}
+    endless = alternatives(replace(COLD, limit=None), [SURE])
+    assert [one.worst_usd for one in endless.alternatives] == [None, None]
+    empty = alternatives(replace(COLD, limit=None), [])
+    assert empty.alternatives[0].expected_usd is None and "unknown length" in empty.alternatives[0].why
+    blind = alternatives(replace(COLD, can_score=False), [SURE])
+    assert not blind.alternatives[1].allowed and "cannot score" in blind.alternatives[1].why
+
+
+def test_a_plan_is_plain_json() -> None:
+    """With the public names, dollars as strings and what is unknown as null."""
+    told = json.loads(json.dumps(alternatives(COLD, [SURE]).to_dict()))
+    assert set(told) == {"chosen", "alternatives", "prices", "context_prices"}
+    assert told["context_prices"] == {"q0": 1.0, "qs": 0.1, "qh": 0.1}
+    assert told["prices"]["output"] == "3" and told["prices"]["cache_write"] is None
+    assert set(told["alternatives"][1]) == {
+        "action",
+        "rule",
+        "drafter",
+        "draft_tokens",
+        "expected_usd",
+        "worst_usd",
+        "expected_seconds",
+        "allowed",
+        "why",
+    }
+    assert told["alternatives"][0]["expected_usd"] == "0.000320"
