@@ -39,7 +39,10 @@ def run(
     if as_json + as_csv + (html is not None) > 1:
         raise SettingsError("choose one of --json, --csv and --html.")
     start = None if since is None else parse_since(since, time.time())
-    with opened_ledger(ledger) as (reader, missing), _counting(reader.requests(since=start, session=session)) as records:
+    with (
+        opened_ledger(ledger) as (reader, missing),
+        _counting(reader.requests(since=start, session=session)) as records,
+    ):
         if as_csv:
             for line in csv_lines(records):
                 sys.stdout.write(line)
