@@ -18,7 +18,7 @@ from cheapspec.core.effects import HttpReply
 from cheapspec.core.received import first_choice
 from cheapspec.core.untyped import as_list, as_mapping, is_number
 
-__all__ = ["read_echo", "shifted_by_one"]
+__all__ = ["is_echoed", "read_echo", "shifted_by_one"]
 
 
 def read_echo(reply: HttpReply | None, text: str) -> str:
@@ -36,7 +36,12 @@ def read_echo(reply: HttpReply | None, text: str) -> str:
         return "echo gives placeholders instead of log-probabilities"
     if shifted_by_one(tokens, as_list(told.get("top_logprobs"))):
         return "echo gives log-probabilities that are shifted by one position"
-    return "echo gives log-probabilities of the text; no dialect of this version uses them"
+    return "echo gives log-probabilities of the text"
+
+
+def is_echoed(reply: HttpReply | None, text: str) -> bool:
+    """Whether that reply has real numbers beside the tokens of ``text``, in place or shifted."""
+    return "gives log-probabilities" in read_echo(reply, text)
 
 
 def shifted_by_one(tokens: Sequence[str], listed: Sequence[Any]) -> bool:

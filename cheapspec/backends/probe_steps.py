@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
 from cheapspec.backends.facts import Facts
+from cheapspec.backends.generated import can_judge
 from cheapspec.backends.llamacpp import LlamaCppTarget
+from cheapspec.backends.llamacpp_python import LlamaCppPythonTarget
 from cheapspec.backends.openai_wire import ids_of, refusal
+from cheapspec.backends.text_target import TextTarget
+from cheapspec.backends.together import TogetherTarget
 from cheapspec.backends.vllm import VllmTarget
+from cheapspec.backends.vllm_tokens import TokenMemory
 from cheapspec.core.acceptance import TargetLogprob, verify_greedy
 from cheapspec.core.effects import HttpReply, HttpRequest, Op
-from cheapspec.core.ports import Context, Score, Unusable
-from cheapspec.core.received import first_choice, read_usage
+from cheapspec.core.ports import Context, Score, Target, Unusable
+from cheapspec.core.received import content_text, first_choice, read_usage
 from cheapspec.core.request import Request
 from cheapspec.core.text import safe_cut
 from cheapspec.core.untyped import as_mapping
@@ -24,39 +29,60 @@ __all__ = ["Probe"]
 T = TypeVar("T")
 
 _QUESTION = "Write the numbers from one to six as words, separated by commas."
+_BEGUN = "The numbers from one to twelve, written as words: one, two, three, four,"
+"""For models that only go on with a text."""
 _REPLY_TOKENS = 16
 _OLLAMA = "fp_ollama"  # in every reply of /v1 (0.24.0 and 0.33.0-rc2, recorded 2026-11-29)
 _TIE_NATS = 0.5
 """Two kernels of one model may differ by some tenths of a nat in bf16 (gaps of 0.125 are common)."""
 
 
-def _as_probe(op: Op[T]) -> Op[T]:
-    """The same calls, booked as the probe's."""
+def _as_probe(op: Op[T], keep: Callable[[HttpReply | None], object] | None = None) -> Op[T]:
+    """The same calls, booked as the probe's. ``keep`` is told each reply."""
     try:
         call = next(op)
         while True:
             reply = yield replace(call, purpose="probe")
+            if keep is not None:
+                keep(reply)
             call = op.send(reply)
     except StopIteration as done:
         result: T = done.value
         return result
 
 
+def _read_again(op: Op[T], reply: HttpReply | None) -> T | None:
+    """What an operation of one call makes of a reply that is there already."""
+    try:
+        next(op)
+        op.send(reply)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    return None
+
+
 @dataclass(slots=True)
 class Probe:
-    """One run with one dialect: reply, score, control, continue."""
+    """One run with one dialect: reply, score, control, continue. ``kind``: ``chat`` or ``completion``."""
 
     model: str
-    target: VllmTarget | LlamaCppTarget
+    target: Target
     backend: str
     evidence: tuple[str, ...]
+    kind: str = "chat"
     facts: Facts = field(default_factory=Facts)
     request: Request = field(init=False)
 
     def __post_init__(self) -> None:
-        message = {"role": "user", "content": _QUESTION}
-        body = {"model": self.model, "messages": [message], "temperature": 0, "max_tokens": _REPLY_TOKENS}
-        self.request = Request("chat", body, self.model, False, (message,), max_tokens=_REPLY_TOKENS)
+        body: dict[str, Any] = {"model": self.model, "temperature": 0, "max_tokens": _REPLY_TOKENS}
+        if self.kind == "chat":
+            message = {"role": "user", "content": _QUESTION}
+            body["messages"] = [message]
+            self.request = Request("chat", body, self.model, False, (message,), max_tokens=_REPLY_TOKENS)
+        else:
+            body["prompt"] = _BEGUN
+            self.request = Request("completion", body, self.model, False, prompt=_BEGUN, max_tokens=_REPLY_TOKENS)
 
     def end(self, finding: str, reason: str = "cannot_score", **found: Any) -> Facts:
         """The probe is over, for this reason."""
@@ -68,8 +94,8 @@ class Probe:
 
     def run(self) -> Op[Facts]:
         """Reply, score, control, continue."""
-        reply = yield self._chat(self.request.body)
-        problem = refusal(reply, "chat")
+        reply = yield from self._ask()
+        problem = refusal(reply, self.kind)
         if problem is not None or reply is None:
             return self._unusable(problem or Unusable("not_probed", retryable=True))
         body = as_mapping(reply.json())
@@ -78,19 +104,26 @@ class Probe:
             return self.end("its replies name themselves Ollama's, which has no log-probabilities of given text")
         choice = first_choice(body)
         message = as_mapping(choice.get("message"))
-        own: object = message.get("content")
-        if not isinstance(own, str) or not own.strip():
+        own = content_text(message.get("content") if self.kind == "chat" else choice.get("text"))
+        if not own.strip():
             thinks = bool(message.get("reasoning") or message.get("reasoning_content"))
             return self.end("a plain question brought no text", "reasoning" if thinks else "cannot_score")
+        self.facts = replace(self.facts, can_judge=can_judge(choice, own))
+        told = "" if self.facts.can_judge else "no "
+        self.note(f"{told}log-probabilities, with alternatives, of the tokens that it writes")
         usage = read_usage(body.get("usage"))
         self.facts = replace(self.facts, reports_cached_tokens=usage is not None and usage.cached_tokens is not None)
         context = yield from self._open(ids_of(body.get("prompt_token_ids")))
         if isinstance(context, Unusable):
             return self._unusable(context)
-        score = yield from _as_probe(self.target.score(self.request, context, own))
+        replies: list[HttpReply | None] = []
+        score = yield from _as_probe(self.target.score(self.request, context, own), replies.append)
         if isinstance(score, Unusable):
             return self._unusable(score)
-        wrong = self._check(score, ids_of(choice.get("token_ids")))
+        written = ids_of(choice.get("token_ids"))
+        wrong = self._check(score, written)
+        if wrong is not None and isinstance(self.target, LlamaCppPythonTarget):
+            score, wrong = self._shift(context, own, score, replies[-1], wrong)
         if wrong is not None:
             return self.end(wrong)
         again = yield from _as_probe(self.target.score(self.request, context, _corrupted(own)))
@@ -99,12 +132,38 @@ class Probe:
         if verify_greedy(again.tokens).accepted == len(again.tokens):
             return self.end("a corrupted text passes as the target's own")
         self.note("a corrupted copy does not pass")
+        if not _alike(score, again):
+            return self.end("the same tokens are scored otherwise when the prompt is cached")
         self._cache_of_scoring(context, again)
         return (yield from self._continuation(context, own, score))
 
-    def _chat(self, body: Mapping[str, Any]) -> HttpRequest:
+    def _ask(self) -> Op[HttpReply | None]:
+        """The plain question, with the log-probabilities of the answer, or without where they are refused."""
+        told = {"logprobs": True, "top_logprobs": 2}
+        if self.kind == "completion" or isinstance(self.target, TogetherTarget):
+            told = {"logprobs": 2}
+        reply = yield self._call(told)
+        if reply is not None and reply.status in (400, 422):
+            reply = yield self._call({})
+        return reply
+
+    def _call(self, told: Mapping[str, Any]) -> HttpRequest:
         extra = {"return_token_ids": True} if isinstance(self.target, VllmTarget) else {}
-        return HttpRequest("probe", "chat/completions", {**body, **extra}, billed=True)
+        path = "chat/completions" if self.kind == "chat" else "completions"
+        return HttpRequest("probe", path, {**self.request.body, **extra, **told}, billed=True)
+
+    def _shift(
+        self, context: Context, own: str, score: Score, reply: HttpReply | None, wrong: str
+    ) -> tuple[Score, str | None]:
+        """The same reply, read one position later: right only if every token is its own argmax then."""
+        later = LlamaCppPythonTarget(shift=1)
+        read = _read_again(later.score(self.request, context, own), reply)
+        if not isinstance(read, Score) or self._check(read, None) is not None:
+            return score, wrong
+        self.target = later
+        self.facts = replace(self.facts, shift=1)
+        self.note("its log-probabilities are those of the next position, and are read so")
+        return read, None
 
     def _unusable(self, why: Unusable) -> Facts:
         if why.retryable or why.status == 429:
@@ -162,16 +221,28 @@ class Probe:
         problem = refusal(reply, "continue")
         if reply is None or (problem is not None and problem.retryable):
             return self._unusable(problem or Unusable("not_probed", retryable=True))
-        text, cached = _continued(reply)
+        text, cached = self._continued(reply, start.text)
         rest = own[len(start.text) :]
         follows = text is not None and (rest.startswith(text) or text.startswith(rest))
         self.note(f"from the middle of that reply it {'continues' if follows else 'does not continue'}")
         known = (start.prompt_tokens or score.prompt_tokens or 0) + start.tokens
         return self._all(follows, _uncached(cached or 0, known))
 
+    def _continued(self, reply: HttpReply, begun: str) -> tuple[str | None, int | None]:
+        """The text of a continuation without the beginning said again, and how much of the prompt was cached."""
+        text, cached = _continued(reply)
+        if isinstance(self.target, TextTarget) and text is not None:
+            again = text.startswith(begun)
+            self.facts = replace(self.facts, says_again=again)
+            if again:
+                self.note("a continuation says the beginning again, which is taken off")
+            text = text.removeprefix(begun)
+        return text, cached
+
     def _all(self, follows: bool, qh: float | None) -> Facts:
         target = self.target
-        ends = target.memory.end_ids if isinstance(target, VllmTarget) else target.end_ids
+        ends = target.end_ids if isinstance(target, LlamaCppTarget) else getattr(target, "memory", None)
+        known = sorted(ends if isinstance(ends, set) else ends.end_ids if isinstance(ends, TokenMemory) else ())
         return replace(
             self.facts,
             backend=self.backend,
@@ -179,11 +250,22 @@ class Probe:
             can_force=target.can_force and follows,
             can_continue=follows,
             qh=qh,
-            eos_ids=tuple(sorted(ends)),
+            eos_ids=tuple(known),
             evidence=self.evidence,
             reason="" if follows else "cannot_score",
             route=target.route if isinstance(target, VllmTarget) else None,
+            shift=target.shift if isinstance(target, LlamaCppPythonTarget) else None,
         )
+
+
+def _alike(score: Score, again: Score) -> bool:
+    """The tokens that two scorings have in common at their beginning have the same numbers, but for noise."""
+    for one, other in zip(score.tokens, again.tokens, strict=False):
+        if (one.token_id, one.text) != (other.token_id, other.text):
+            return True
+        if one.logprob is not None and other.logprob is not None and abs(one.logprob - other.logprob) > _TIE_NATS:
+            return False
+    return True
 
 
 def _leads(token: TargetLogprob) -> bool:

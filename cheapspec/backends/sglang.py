@@ -7,7 +7,7 @@ Facts, read in the source of ``sglang`` 0.5.23 (PyPI, 2026-10-30); not yet seen 
   position P - 1 on, the first of them null, and ``meta_info.input_top_logprobs``: ``[null, [[logprob, id, text], …]]``.
 * The prompt cache is read up to ``logprob_start_len``: only the draft is computed anew (``schedule_batch.py``:
   ``max_prefix_len = min(input_len - 1, logprob_start_len)``). ``meta_info.cached_tokens`` counts it.
-* ``finish_reason`` is ``{"type": "stop", "matched": id}`` or ``{"type": "length"}``; ``output_ids`` are the generated ids.
+* ``finish_reason`` is ``{"type": "stop", "matched": id}`` or ``{"type": "length"}``; ``output_ids`` are what it wrote.
 * ``POST /tokenize`` takes ``messages`` and, without ``add_generation_prompt``, renders them as a chat completion would;
   ``POST /detokenize`` takes ``tokens`` (one list or several) and answers ``{"text"}`` (one text or several).
 * ``/v1/completions`` takes an id prompt and ``return_token_ids``, also in streams. Its ``max_tokens`` is 16 by default.
