@@ -1,4 +1,4 @@
-"""The command line: ``cheapspec demo``, ``chat``, ``report``, ``prices``.
+"""The command line: ``cheapspec demo``, ``chat``, ``report``, ``replay``, ``prices``.
 
 Exit status: 0 good, 1 found something wrong, 2 misuse.
 """
@@ -84,6 +84,42 @@ def report(
     from cheapspec.cli.report import run
 
     raise typer.Exit(run(session, since, ledger, as_json=json, as_csv=csv, html=html))
+
+
+@app.command()
+def replay(
+    ledger: Annotated[
+        str | None, typer.Option(metavar="URL", help="Which ledger; the settings' own by default.")
+    ] = None,
+    traces: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Recorded traces instead (.jsonl, .jsonl.gz).")
+    ] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option(help="planner (default), fixed:8, whole, whole-again, direct; several allowed.")
+    ] = None,
+    prices: Annotated[
+        str | None, typer.Option(help="MODEL, or INPUT,CACHED,OUTPUT in $ per million; the target's by default.")
+    ] = None,
+    qs: Annotated[str, typer.Option(help="Price of a context token in a scoring call: c (cached) or × input.")] = "c",
+    qh: Annotated[str, typer.Option(help="The same in a hand-off.")] = "c",
+    q0: Annotated[str | None, typer.Option(help="The same in a direct call; each request's own by default.")] = None,
+    drafter: Annotated[list[str] | None, typer.Option(help="Only drafts of this one; several allowed.")] = None,
+    oracle: Annotated[bool, typer.Option("--oracle", help="What knowing every run length could have saved.")] = False,
+    objective: Annotated[str, typer.Option(help="What the planner minimises: cost or latency.")] = "cost",
+    allowance: Annotated[float | None, typer.Option(min=0.0, help="Keep to an allowance, as .02; else none.")] = None,
+    seed_usd: Annotated[float, typer.Option(min=0.0, help="Its seed, in dollars.")] = 0.05,
+    since: Annotated[str | None, typer.Option(help="24h, 7d (also m, w) ago, or a date such as 2026-11-29.")] = None,
+    session: Annotated[str | None, typer.Option(help="One session: its name or id.")] = None,
+    json: Json = False,
+) -> None:
+    """Price past requests again under another rule, price list or objective: no call is made."""
+    from cheapspec.cli.replay import Asked, run
+
+    chosen, files, only = tuple(policy or ("planner",)), tuple(traces or ()), tuple(drafter or ())
+    asked = Asked(
+        ledger, files, chosen, prices, qs, qh, q0, only, oracle, objective, allowance, seed_usd, since, session
+    )
+    raise typer.Exit(run(asked, as_json=json))
 
 
 @app.command()

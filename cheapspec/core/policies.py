@@ -152,13 +152,14 @@ class Planned:
             self._counts[view.workload] = merge(self._counts.get(view.workload, {}), delta)
 
 
-def policy(spec: str, prices: Prices) -> Policy:
-    """``planner``, ``fixed:K``, ``whole``, ``whole-again`` or ``direct``.
+def policy(spec: str, prices: Prices, rates: Rates | None = None) -> Policy:
+    """``planner``, ``fixed:K``, ``whole``, ``whole-again`` or ``direct``. ``rates``: what the planner plans in, if not
+    in dollars.
 
     :raises ValueError: it is none of these; the message names them.
     """
     if spec == "planner":
-        return Planned(prices)
+        return Planned(prices, rates)
     if spec == "direct":
         return Direct()
     if spec in ("whole", "whole-again"):
