@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from cheapspec.core.money import Prices
 
-__all__ = ["exposure"]
+__all__ = ["exposure", "text_only"]
 
 _COMPLETION_TOKENS = 16
 _GENERATION = ("max_completion_tokens", "max_tokens", "n_predict")
@@ -37,7 +37,7 @@ def exposure(
     :param kind: ``chat``, ``completion``, ``responses`` or ``embeddings``; of others nothing is known.
     :param limit: the model's own limit of output tokens, ``None`` unknown.
     """
-    if prices is None or kind not in _LIMITS or not _text_only(body):
+    if prices is None or kind not in _LIMITS or not text_only(body):
         return None
     told = 0 if kind == "embeddings" else next((body[name] for name in _LIMITS[kind] if name in body), None)
     if told is None:
@@ -73,7 +73,7 @@ def _prompts(prompt: object) -> int:
     return max(1, sum(isinstance(one, str | list) for one in listed))
 
 
-def _text_only(body: Mapping[str, Any]) -> bool:
+def text_only(body: Mapping[str, Any]) -> bool:
     """Whether all that the model reads is text in this body: of others bytes tell nothing."""
     if any(body.get(name) is not None for name in _ELSEWHERE) or isinstance(body.get("prompt"), Mapping):
         return False

@@ -4,8 +4,8 @@ Rules
 -----
 * A row is written before a call goes out and closed when it ended, whichever way: ``ok``, ``failed``,
   ``cancelled``, or ``possibly_billed`` for a call whose answer never came.
-* What a direct reply cost is known where its usage and the price are: unstreamed replies here. Of streamed
-  ones the usage is unknown, since asking for it would change the caller's request.
+* What a direct reply cost is known where its usage and the price are: unstreamed replies here, streamed ones when
+  they are over (:mod:`cheapspec.drive.metered`).
 * The baseline of a direct reply is what that call cost; what had been spent before is in ``paid_usd`` only.
 """
 
@@ -132,7 +132,7 @@ class Books:
             return Read(problem=told)
         if told.usage is None:
             return Read(told.identity.id)
-        return self._priced(told.identity.id, told.usage)
+        return self.priced(told.identity.id, told.usage)
 
     def _read_other(self, response: httpx2.Response) -> Read:
         """Of a route that is none of ours: its usage, if it tells one as chat and responses do."""
@@ -140,21 +140,38 @@ class Books:
         usage = read_usage(told.get("usage"), told.get("service_tier"))
         if usage is None:
             return Read()
-        return self._priced(None, usage)
+        return self.priced(None, usage)
 
-    def _priced(self, reply_id: str | None, usage: Usage) -> Read:
+    def priced(self, reply_id: str | None, usage: Usage) -> Read:
+        """Of a direct reply that used so much."""
         passed = self._passed
         prices, source = self.runtime.prices.lookup(passed.model, api_base(passed.request.url))
         charged = charge(usage, prices, passed.tier)
         priced_by = "unknown" if charged.usd is None else "provider" if usage.cost_usd is not None else source
         return Read(reply_id, usage, charged.usd, priced_by, budget_usd=charged.budget_usd)
 
+    def begins_direct(self, passed: Passed, job: Job | None = None) -> Info:
+        """The target alone is answering. What is known so far can be asked for; :meth:`went_direct` comes later."""
+        info = self._direct(passed, Read(), job)
+        infos.put(info)
+        return info
+
     def went_direct(self, passed: Passed, read: Read, job: Job | None = None) -> Info:
         """The target alone answered, or nobody did. ``job``: the run that was tried before, with what it spent."""
+        info = self._direct(passed, read, job)
+        if job is not None:
+            self.runtime.remember(passed.request, job.request)
+        self._settle(passed, job, info.paid_usd, read.usd)
+        self._close(info, read.reply_id, passed.detail)
+        return info
+
+    def _direct(self, passed: Passed, read: Read, job: Job | None) -> Info:
         tally = Tally() if job is None else job.tally
         usage = read.usage or Usage()
-        spent = tally.paid(None if job is None else job.prices)
-        info = Info(
+        spent, local = tally.paid(None if job is None else job.prices), tally.local_usd()
+        paid = None if read.usd is None or spent is None else read.usd + spent
+        reported = usage if read.usage is not None and not usage.estimated else None
+        return Info(
             decision=passed.decision,
             request_id=passed.request_id,
             reason=passed.reason,
@@ -166,17 +183,18 @@ class Books:
             input_tokens=usage.input_tokens + sum(call.input_tokens for call in tally.usages),
             cached_input_tokens=(usage.cached_tokens or 0) + sum(call.cached_tokens or 0 for call in tally.usages),
             output_tokens=usage.output_tokens + sum(call.output_tokens for call in tally.usages),
-            paid_usd=None if read.usd is None or spent is None else read.usd + spent,
+            paid_usd=paid if paid is None or local is None else paid + local,
             baseline_usd=read.usd,
-            baseline="estimated" if read.usd is None else "exact",
+            baseline="estimated" if read.usd is None or usage.estimated else "exact",
             priced_by=read.priced_by,
             seconds=Seconds(tally.seconds_draft, tally.seconds_verify, 0.0, time.monotonic() - self._started),
+            local_usd=local,
+            fixed_draft_tokens=passed.settings.draft_tokens if passed.decision == "direct" else None,
+            target=_target(passed),
+            prompt_tokens=None if reported is None else reported.input_tokens,
+            cached_prompt_tokens=None if reported is None else reported.cached_tokens,
+            reply_tokens=None if reported is None else reported.output_tokens,
         )
-        if job is not None:
-            self.runtime.remember(passed.request, job.request)
-        self._settle(passed, job, spent, read.usd)
-        self._close(info, read.reply_id, passed.detail)
-        return info
 
     def speculated(self, job: Job, priced_by: str, reply_id: str, *, whole: bool) -> Info:
         """The engine answered. ``whole``: to its end; else it broke off or the caller left, and no saving is booked."""
@@ -186,6 +204,7 @@ class Books:
         settings = passed.settings
         simulated = settings.simulate_scoring and job.target.can_force
         info = tally.info(passed.request_id, job.prices, priced_by, session=settings.session, simulated=simulated)
+        info = replace(info, target=_target(passed), fixed_draft_tokens=settings.draft_tokens)
         if not whole and info.paid_usd is not None:
             told = info.baseline_usd if tally.reply_tokens is not None else None
             info = replace(info, baseline_usd=info.paid_usd if told is None else min(told, info.paid_usd))
@@ -195,13 +214,13 @@ class Books:
         self._close(info, reply_id)
         return info
 
-    def _settle(self, passed: Passed, job: Job | None, spent: Decimal | None, usd: Decimal | None) -> None:
+    def _settle(self, passed: Passed, job: Job | None, paid: Decimal | None, usd: Decimal | None) -> None:
         """A direct call costs what the baseline costs, and so earns its share of the allowance; what had been spent
         before it is lost. Of a call whose cost is unknown only the loss counts.
         """
         if job is not None and isinstance(job.permit, BoundPermit):
-            direct = usd or Decimal(0)
-            job.permit.settle(None if spent is None else direct + spent, direct)
+            spent, local = job.tally.paid(job.prices), job.tally.local_usd() or Decimal(0)
+            job.permit.settle(paid if usd is not None or spent is None else spent + local, usd or Decimal(0))
         elif usd is not None:
             permits = self.runtime.permits
             permits.of(account_keys(passed.settings, passed.parsed)).settle(usd, usd)
@@ -216,3 +235,8 @@ class Books:
         if log.isEnabledFor(logging.INFO):
             extra = f" ({masked(detail, self._passed.request)})" if detail else ""
             log.info("%s %s%s %s", info.decision, info.reason or info.rule, extra, info.request_id)
+
+
+def _target(passed: Passed) -> str | None:
+    """``MODEL@BASE_URL``."""
+    return f"{passed.model}@{api_base(passed.request.url)}" if passed.model else None

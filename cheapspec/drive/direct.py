@@ -5,6 +5,8 @@ Rules
 * The first time the sender's own repeats apply (the openai client's, say), so there is one attempt here.
   Once something has failed or was paid for this request, what is left of the budget is used here and the
   sender is told to stop (``x-should-retry: false``, or :class:`~cheapspec.drive.outcome.TargetFailed`).
+* A stream is asked for its usage (:mod:`cheapspec.drive.asking`), metered as it passes, and booked when it is over
+  (:mod:`cheapspec.drive.metered`).
 * The reply goes back as the object that came. One exception: a *direct* reply under status 200 that is no
   answer (an error object, no choices, a web page) becomes the error that it is, unless the caller asked for
   the raw response.
@@ -20,8 +22,10 @@ import httpx2
 from cheapspec.core.effects import Side
 from cheapspec.core.engine import Job
 from cheapspec.core.reply import Problem, strict_json
+from cheapspec.drive.asking import asking, refuses
 from cheapspec.drive.books import Books, Read
-from cheapspec.drive.io import Channel, Send, Shut, Sleep, Steps
+from cheapspec.drive.io import Channel, ReadAll, Send, Shut, Sleep, Steps
+from cheapspec.drive.metered import METERED, Unread, metered
 from cheapspec.drive.outcome import TargetFailed
 from cheapspec.drive.policy import Attempts, broke_kind, retry_after, should_retry
 from cheapspec.drive.replies import mark
@@ -38,6 +42,9 @@ _RAW = "x-stainless-raw-response"
 def pass_through(books: Books, passed: Passed, *, stream: bool) -> Steps[httpx2.Response]:
     """One attempt. Raises what the sender raised."""
     outcome, read = yield from _attempt(books, passed, None, stream=stream)
+    if isinstance(read, Unread):
+        assert isinstance(outcome, httpx2.Response)
+        return metered(books, passed, read, outcome, None)
     info = books.went_direct(passed, read)
     if isinstance(outcome, Exception):
         raise outcome
@@ -58,7 +65,8 @@ def go_direct(
 ) -> Steps[httpx2.Response]:
     """After a run. ``paid``: a call that may be billed was sent."""
     ours = attempts.failures > 0 or paid
-    outcome, read = attempts.last, Read()
+    outcome = attempts.last
+    read: Read | Unread = Read()
     hopeless = isinstance(outcome, Exception) and not isinstance(outcome, httpx2.HTTPError)
     pause = None if hopeless else attempts.pause
     while outcome is None or pause is not None:
@@ -77,6 +85,9 @@ def go_direct(
             job.tally.uncounted = True  # the repeat's price says nothing of the lost call's
         if pause is not None and isinstance(outcome, httpx2.Response) and stream:
             yield Shut(Channel(outcome))
+    if isinstance(read, Unread):
+        assert isinstance(outcome, httpx2.Response)
+        return metered(books, passed, read, outcome, job)
     info = books.went_direct(passed, read, job)
     if isinstance(outcome, httpx2.Response):
         mark(outcome, info)
@@ -91,14 +102,35 @@ def go_direct(
 
 def _attempt(
     books: Books, passed: Passed, job: Job | None, *, stream: bool
-) -> Steps[tuple[httpx2.Response | Exception, Read]]:
-    if not paid_route(passed.request, passed.kind):
+) -> Steps[tuple[httpx2.Response | Exception, Read | Unread]]:
+    kind = paid_route(passed.request, passed.kind)
+    if not kind:
         try:
             return (yield Send(passed.request, stream)), Read()
         except GeneratorExit:
             books.went_direct(passed, Read())
             raise
-    call_id = books.open_call(Side.TARGET, "direct", billed=True, worst=request_worst(books.runtime, passed))
+    asked = asking(books.runtime, passed) if stream else None
+    if asked is None:
+        return (yield from _call(books, passed, job, passed.request, kind, stream=stream, asked=False))
+    outcome, read = yield from _call(books, passed, job, asked, kind, stream=True, asked=True)
+    if not isinstance(outcome, httpx2.Response) or outcome.status_code not in (400, 422):
+        return outcome, read
+    body: bytes | Exception = yield ReadAll(Channel(outcome))
+    if isinstance(body, Exception) or not refuses(outcome.status_code, body):
+        return outcome, read
+    again, read = yield from _call(books, passed, job, passed.request, kind, stream=True, asked=False)
+    if isinstance(again, httpx2.Response) and again.status_code < 300:
+        books.runtime.endpoint(passed).refuses_usage = True
+    return again, read
+
+
+def _call(
+    books: Books, passed: Passed, job: Job | None, request: httpx2.Request, kind: str, *, stream: bool, asked: bool
+) -> Steps[tuple[httpx2.Response | Exception, Read | Unread]]:
+    """One paid call, in the books from before it goes out. ``asked``: for its usage, by us."""
+    worst = request_worst(books.runtime, passed)
+    call_id = books.open_call(Side.TARGET, "direct", billed=True, worst=worst)
     try:
         yield from books.written(call_id)
     except GeneratorExit:  # the caller is gone before it was sent
@@ -107,7 +139,7 @@ def _attempt(
         raise
     started = time.monotonic()
     try:
-        outcome: httpx2.Response | Exception = yield Send(passed.request, stream)
+        outcome: httpx2.Response | Exception = yield Send(request, stream)
     except GeneratorExit:  # the caller is gone
         books.close_call(call_id, "possibly_billed", seconds=time.monotonic() - started)
         books.went_direct(passed, Read(), job)
@@ -117,6 +149,8 @@ def _attempt(
         status = "failed" if broke_kind(outcome) == "connect" else "possibly_billed"
         books.close_call(call_id, status, seconds=seconds)
         return outcome, Read()
+    if stream and outcome.status_code < 300 and kind in METERED:
+        return outcome, Unread(call_id, kind, started, asked, worst)
     read = books.read(outcome, stream=stream)
     good = outcome.status_code < 300 and read.problem is None
     books.close_call(

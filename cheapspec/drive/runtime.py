@@ -22,7 +22,7 @@ from cheapspec.core.request import Request
 from cheapspec.drive.permits import Permits
 from cheapspec.drive.settings import Settings, SettingsReader
 from cheapspec.drive.state import Breaker, TargetFacts, targets
-from cheapspec.drive.urls import api_base, cannot_score, credentials
+from cheapspec.drive.urls import api_base, cannot_score, credentials, tier_name
 
 __all__ = ["Passed", "Runtime"]
 
@@ -62,7 +62,12 @@ class Passed:
     @property
     def tier(self) -> str | None:
         """The service tier that was asked for."""
-        tier = self.parsed.body.get("service_tier") if self.parsed is not None else None
+        if self.parsed is None:
+            try:
+                return tier_name(self.request.content)
+            except httpx2.RequestNotRead:
+                return None
+        tier = self.parsed.body.get("service_tier")
         return tier if isinstance(tier, str) else None
 
 
@@ -116,11 +121,15 @@ class Runtime:
                 facts.reason, facts.detail = "cannot_score", f"{url.host} does not score given text"
         return facts
 
+    @staticmethod
+    def endpoint(passed: Passed) -> TargetFacts:
+        """What has been noted of the request's endpoint so far; asks nobody."""
+        settings = passed.settings
+        return targets.get((api_base(passed.request.url), passed.model, settings.backend, settings.simulate_scoring))
+
     def is_ollama(self, passed: Passed) -> bool:
         """Whether the target is an Ollama, as far as is known: by its port, or by what a probe found."""
-        url, settings = passed.request.url, passed.settings
-        key = (api_base(url), passed.model, settings.backend, settings.simulate_scoring)
-        return url.port == OLLAMA_PORT or targets.get(key).backend == "ollama"
+        return passed.request.url.port == OLLAMA_PORT or self.endpoint(passed).backend == "ollama"
 
     def due_probe(self, passed: Passed) -> Op[Facts] | None:
         """The probe of this endpoint, if it is due and nobody makes it; :meth:`probed` takes its result."""

@@ -60,6 +60,7 @@ class TargetFacts:
     """What is known of one endpoint and model. ``target`` is ``None`` while nothing is known or when it
     cannot serve; ``reason`` then says why (``not_probed``, ``cannot_score``). ``reuses_cache``: a scoring
     call reads the prompt cache (``None``: not known). ``backend``: the API family that a probe found.
+    ``refuses_usage``: it does not know ``stream_options``.
     """
 
     target: Target | None = None
@@ -70,6 +71,7 @@ class TargetFacts:
     cooldown_until: float = 0.0
     reuses_cache: bool | None = None
     backend: str = ""
+    refuses_usage: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 

@@ -31,15 +31,18 @@ __all__ = [
     "paid_route",
     "streams",
     "target_request",
+    "tier_name",
     "unmarked",
     "with_max_tokens",
     "without_our_keys",
+    "written",
 ]
 
 _SHORTEST_SECRET = 6  # a shorter one is no secret, and would mask half a sentence
 
 _PREFIX = b"x-cheapspec-"
 _MODEL = re.compile(rb'"model"\s*:\s*"((?:[^"\\]|\\.)*)"')
+_TIER = re.compile(rb'"service_tier"\s*:\s*"([A-Za-z0-9_-]+)"')
 _STREAM = re.compile(rb'"stream"\s*:\s*true')
 _CANNOT_SCORE = frozenset(
     {
@@ -161,19 +164,19 @@ def _without_our_key(body: bytes) -> bytes | None:
         return None
     told = cast(dict[str, Any], parsed)
     del told["cheapspec"]
-    return _written(told)
+    return written(told)
 
 
 def with_max_tokens(request: httpx2.Request, limit: int) -> httpx2.Request:
     """The request, whose body is a JSON object, with ``max_tokens`` in it as well."""
     kept = [(name, value) for name, value in request.headers.raw if name.lower() != b"content-length"]
-    content = _written({**json.loads(request.content), "max_tokens": limit})
+    content = written({**json.loads(request.content), "max_tokens": limit})
     return httpx2.Request(
         request.method, request.url, headers=kept, content=content, extensions=dict(request.extensions)
     )
 
 
-def _written(parsed: dict[str, Any]) -> bytes:
+def written(parsed: dict[str, Any]) -> bytes:
     """JSON as the openai client writes it."""
     try:
         return json.dumps(parsed, ensure_ascii=False, separators=(",", ":")).encode()
@@ -210,6 +213,12 @@ def paid_route(request: httpx2.Request, kind: str) -> str:
         return kind
     path = request.url.path.rstrip("/")
     return next((name for tail, name in _PAID_ROUTES.items() if path.endswith(tail)), "")
+
+
+def tier_name(body: bytes) -> str | None:
+    """The service tier that a body asks for, read without parsing it all."""
+    found = _TIER.search(body)
+    return found[1].decode() if found else None
 
 
 def model_name(body: bytes) -> str:
