@@ -26,6 +26,7 @@ from pydantic import (
 )
 
 from cheapspec.backends.ollama_names import normalise_host
+from cheapspec.backends.targets import NAMES
 from cheapspec.core.money import LocalPrice, Prices
 from cheapspec.core.ports import Ledger
 from cheapspec.errors import SettingsError
@@ -39,7 +40,7 @@ log = logging.getLogger("cheapspec")
 
 _BUDGET_KEYS = ("name", "usd", "period", "timezone", "unknown")
 RULES = ("exact", "lenient", "agree", "answer", "judge", "ok_or_answer", "patch", "text_match")
-BACKENDS = ("auto", "vllm", "llamacpp", "generic")
+BACKENDS = ("auto", *NAMES)
 
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
