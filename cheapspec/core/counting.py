@@ -16,6 +16,7 @@ Rules
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -57,7 +58,13 @@ def input_estimate(body: Mapping[str, Any]) -> int:
 
 
 def input_bound(body: Mapping[str, Any], size: int) -> int:
-    """As many tokens as the target can read of a request at most. ``size``: its length in bytes, as it goes out."""
+    """As many tokens as the target can read of a request at most. ``size``: its length in bytes, as it goes out.
+
+    A prompt of token ids is as many tokens as it has ids.
+    """
+    prompt = as_list(body.get("prompt"))
+    if prompt and all(isinstance(token, int) for token in prompt):
+        size -= max(0, len(json.dumps(prompt, separators=(",", ":"))) - len(prompt))
     return size + sum(token_bound(text) - size_of(text) for text in _texts(body))
 
 

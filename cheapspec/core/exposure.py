@@ -3,10 +3,11 @@
 Rules
 -----
 * A token is at least one byte of the request's body, so the body's length bounds the input, templates included
-  (their keys and braces in JSON outweigh a template's special tokens). All of it is taken as uncached, written
-  to the cache at its surcharge, at the dearest step that it may reach.
-* Output is bounded by ``max_completion_tokens`` or ``max_tokens``, else by the model's own limit, times ``n``. A text
-  completion that says nothing gets 16 (OpenAI API reference, completions, of 2026-11).
+  (their keys and braces in JSON outweigh a template's special tokens); :mod:`cheapspec.core.counting` has a tighter
+  bound. All of it is taken as uncached, written to the cache at its surcharge, at the dearest step that it may reach.
+* Output is bounded by ``max_completion_tokens`` or ``max_tokens``, else by the model's own limit, times ``n``;
+  :data:`OUTPUT_BOUND` is a limit for models of which none is known. A text completion that says nothing gets 16
+  (OpenAI API reference, completions, of 2026-11).
 * Of two service tiers that may serve, the dearer. What bytes do not bound (pictures and sound by URL, earlier
   responses, the server's own tools) or nobody has a price for is unknown: ``None``.
 """
@@ -19,7 +20,11 @@ from typing import Any, cast
 
 from cheapspec.core.money import Prices
 
-__all__ = ["exposure", "text_only"]
+__all__ = ["OUTPUT_BOUND", "exposure", "text_only"]
+
+OUTPUT_BOUND = 131_072
+"""Tokens of one reply: a stated bound, above what providers let a model write (128,000 for the GPT-5 models, 64,000
+for Claude 4: their model pages, of 2026-11)."""
 
 _COMPLETION_TOKENS = 16
 _GENERATION = ("max_completion_tokens", "max_tokens", "n_predict")
@@ -33,7 +38,7 @@ def exposure(
 ) -> Decimal | None:
     """Dollars of the caller's own request at most, ``None`` unknown.
 
-    :param body: the request as it goes out; ``size``: its length in bytes.
+    :param body: the request as it goes out; ``size``: its length in bytes, or a tighter bound on its tokens.
     :param kind: ``chat``, ``completion``, ``responses`` or ``embeddings``; of others nothing is known.
     :param limit: the model's own limit of output tokens, ``None`` unknown.
     """

@@ -34,6 +34,7 @@ __all__ = [
     "Ledger",
     "NextToken",
     "NoDraft",
+    "OutputLimits",
     "Permit",
     "PriceSource",
     "RequestRow",
@@ -340,6 +341,15 @@ class PriceSource(Protocol):
     """Looks prices up. ``source`` is ``provider``, ``user``, ``genai-prices`` or ``unknown``."""
 
     def lookup(self, model: str, base_url: str) -> tuple[Prices | None, str]: ...
+
+
+@runtime_checkable
+class OutputLimits(Protocol):
+    """A price source that also knows how long replies can be."""
+
+    def output_limit(self, model: str, base_url: str) -> int | None:
+        """Tokens of the longest reply, ``None`` unknown."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 
 import httpx2
 
+from cheapspec.core.counting import input_bound
 from cheapspec.core.effects import (
     Answered,
     Broke,
@@ -122,7 +123,10 @@ class Conductor:
         if effect.side is Side.TARGET:
             key = self._lost_key(request) or f"cheapspec-{self._books.next_id}"
             sent = target_request(self._admitted.passed.request, request, key)
-            worst = exposure(request.body or {}, len(sent.content), "chat", self._admitted.job.prices)
+            size = len(sent.content)
+            if self._admitted.passed.settings.caps:
+                size = input_bound(request.body or {}, size)
+            worst = exposure(request.body or {}, size, "chat", self._admitted.job.prices)
             row = self._books.open_call(effect.side, request.purpose, billed=request.billed, worst=worst)
             self._targets[effect.call_id] = _Open(request, sent, row, key)
             return

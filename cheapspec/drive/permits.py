@@ -39,6 +39,10 @@ class BoundPermit:
         self._hold = hold
         self._left: Decimal | None = None
 
+    def headroom(self) -> Decimal:
+        """Dollars that steps may risk now at most."""
+        return self._permits.headroom(self._hold)
+
     def limit(self, usd: Decimal) -> None:
         """So much at most for all steps: what a budget has reserved for them."""
         self._left = usd
@@ -74,6 +78,11 @@ class Permits:
         """See :meth:`BoundPermit.admit`."""
         with self._lock:
             return self._allowance.admit(hold, worst)
+
+    def headroom(self, hold: Hold) -> Decimal:
+        """See :meth:`BoundPermit.headroom`."""
+        with self._lock:
+            return min(account.balance - account.open for account in hold.accounts)
 
     def settle(self, hold: Hold, paid: Decimal | None, baseline: Decimal | None) -> None:
         """See :meth:`BoundPermit.settle`."""

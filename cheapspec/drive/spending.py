@@ -3,9 +3,12 @@
 Rules
 -----
 * Under no budget nothing here costs anything.
-* A run reserves what the caller's own request can cost at most, and on top what its scoring may (:data:`STEPS`
-  steps). If only the former fits, the request goes direct, reason ``budget``; if that does not fit either, it is
-  refused with OpenAI's own shape of an error: 429, code ``budget_exceeded``, not to be repeated.
+* A run reserves what the caller's own request can cost at most, and on top what its scoring may: as much as the
+  allowance lets it risk, :data:`STEPS` steps at most, fewer and shorter ones where a budget has no room for that. If
+  only the caller's own fits, the request goes direct, reason ``budget``; if that does not fit either, it is refused
+  with OpenAI's own shape of an error: 429, code ``budget_exceeded``, not to be repeated.
+* A prompt is bounded by :mod:`cheapspec.core.counting`, a reply by the caller's limit, else by the model's context
+  window where the price list has it, and by a stated bound.
 * The engine asks before each step; what was reserved is all that its steps may risk. (With a fixed ``draft_tokens``
   it does not ask: tests and bench.)
 * Whoever reserved settles when the books of the request are closed.
@@ -21,8 +24,10 @@ import httpx2
 
 from cheapspec.core.allowance import worst_case
 from cheapspec.core.books import Grant, Reservations
-from cheapspec.core.exposure import exposure
+from cheapspec.core.counting import input_bound
+from cheapspec.core.exposure import OUTPUT_BOUND, exposure
 from cheapspec.core.money import format_usd
+from cheapspec.core.ports import OutputLimits
 from cheapspec.core.reply import strict_json
 from cheapspec.core.untyped import as_mapping
 from cheapspec.drive.admission import Admitted
@@ -34,7 +39,10 @@ from cheapspec.drive.urls import api_base, paid_route
 __all__ = ["OverBudget", "over_budget", "request_worst", "reserve"]
 
 STEPS = 4
-"""So many scoring steps of a run are reserved for."""
+"""So many scoring steps of a run are reserved for at most."""
+
+_SHAPES = ((STEPS, None), (2, None), (1, None), (1, 128), (1, 32))
+"""What a run may be given room for: scoring steps, and draft tokens in each (``None``: as many as it may draft)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +60,8 @@ def reserve(runtime: Runtime, decided: Passed | Admitted) -> Steps[Passed | Admi
     if not passed.settings.caps or not paid_route(passed.request, passed.kind) or not isinstance(ledger, Reservations):
         return decided
     alone = request_worst(runtime, passed)
-    steps = _steps_worst(decided) if isinstance(decided, Admitted) else None
-    amounts = [alone] if steps is None else [None if alone is None else alone + steps, alone]
+    extra = _plans(decided) if isinstance(decided, Admitted) and alone is not None else []
+    amounts = [*(None if alone is None else alone + plan.usd for plan in extra), alone]
     made = ledger.reserve(passed.request_id, passed.settings.caps, amounts)
     if isinstance(made, Grant):
         grant = made
@@ -64,29 +72,58 @@ def reserve(runtime: Runtime, decided: Passed | Admitted) -> Steps[Passed | Admi
         return OverBudget(passed.because("budget", grant.why, decision="refused"), grant)
     if not isinstance(decided, Admitted):
         return decided
-    if alone is None or grant.choice == 1:
+    if alone is None or (extra and grant.choice == len(extra)):
         return passed.because("budget", "what is left is not enough to speculate")
     if isinstance(decided.job.permit, BoundPermit):
-        decided.job.permit.limit(steps or Decimal(0))
+        decided.job.permit.limit(extra[grant.choice].risk if extra else Decimal(0))
     return decided
 
 
-def _steps_worst(admitted: Admitted) -> Decimal | None:
-    """What the steps of a run may cost on top of the caller's own request."""
-    job = admitted.job
-    if job.prices is None:
-        return None
-    drafted = job.policy.draft_tokens or job.policy.max_draft_tokens
-    context = len(admitted.passed.request.read())  # a token is a byte at least
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """So much may be reserved for scoring: ``usd`` on top of the caller's own request, for steps whose worst cases
+    (:func:`~cheapspec.core.allowance.worst_case`) are ``risk`` together. The risk of the first step counts the
+    hand-off's reading, which the caller's own request has in it already.
+    """
+
+    usd: Decimal
+    risk: Decimal
+
+
+def _plans(admitted: Admitted) -> list[_Plan]:
+    """What a run may use, the dearest first: no more than the allowance would let it risk now."""
+    job, passed = admitted.job, admitted.passed
+    prices = job.prices
+    if prices is None:
+        return []
+    context = input_bound(job.request.body, len(passed.request.read()))
     forced = job.target.can_force and not job.target.can_score
-    first = worst_case(job.prices, context, drafted, first=True, forced=forced)
-    return first + (STEPS - 1) * worst_case(job.prices, context + drafted, drafted, first=False, forced=forced)
+    limits = (job.policy.draft_tokens or job.policy.max_draft_tokens, job.request.max_tokens)
+    drafted = min(limit for limit in limits if limit is not None)
+    fixed = job.policy.draft_tokens is not None  # then the engine does not ask
+    most = job.permit.headroom() if isinstance(job.permit, BoundPermit) and not fixed else None
+    plans: list[_Plan] = []
+    for steps, longest in _SHAPES[:1] if fixed else _SHAPES:
+        tokens = min(drafted, longest or drafted)
+        usd = sum(
+            (worst_case(prices, context + done * tokens, tokens, first=False, forced=forced) for done in range(steps)),
+            Decimal(0),
+        )
+        first = worst_case(prices, context, tokens, first=True, forced=forced)
+        risk = usd + first - worst_case(prices, context, tokens, first=False, forced=forced)
+        if most is not None and risk > most:
+            usd, risk = usd - (risk - most), most
+        if usd > 0 and (not plans or usd < plans[-1].usd):
+            plans.append(_Plan(usd, risk))
+    return plans
 
 
 def request_worst(runtime: Runtime, passed: Passed) -> Decimal | None:
-    """Dollars that the caller's own request can cost at most; ``None`` unknown."""
-    prices, _ = runtime.prices.lookup(passed.model, api_base(passed.request.url))
-    if prices is None or not paid_route(passed.request, passed.kind):
+    """Dollars that the caller's own request can cost at most; ``None`` unknown. Counted tightly under budgets."""
+    kind = paid_route(passed.request, passed.kind)
+    base_url = api_base(passed.request.url)
+    prices, _ = runtime.prices.lookup(passed.model, base_url)
+    if prices is None or not kind:
         return None
     try:
         content = passed.request.read() if passed.kind else passed.request.content
@@ -99,7 +136,16 @@ def request_worst(runtime: Runtime, passed: Passed) -> Decimal | None:
             body = as_mapping(json.loads(content))
         except (ValueError, RecursionError):
             return None
-    return exposure(body, len(content), paid_route(passed.request, passed.kind), prices)
+    if not passed.settings.caps:
+        return exposure(body, len(content), kind, prices)
+    size = input_bound(body, len(content))
+    return exposure(body, size, kind, prices) or exposure(body, size, kind, prices, _longest(runtime, passed, base_url))
+
+
+def _longest(runtime: Runtime, passed: Passed, base_url: str) -> int:
+    """Tokens of a reply for which the caller set no limit."""
+    listed = runtime.prices.output_limit(passed.model, base_url) if isinstance(runtime.prices, OutputLimits) else None
+    return OUTPUT_BOUND if listed is None else min(listed, OUTPUT_BOUND)
 
 
 def over_budget(refused: OverBudget) -> httpx2.Response:

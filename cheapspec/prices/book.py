@@ -87,7 +87,7 @@ class _Found:
 
 
 class PriceBook:
-    """Implements :class:`cheapspec.core.ports.PriceSource`. Thread-safe; nothing is raised.
+    """Implements :class:`cheapspec.core.ports.PriceSource` and ``OutputLimits``. Thread-safe; nothing is raised.
 
     :param user: the user's table by model, ``"*"`` for any other (``Speculation.prices``).
     :param now: the clock for prices that depend on the time; tests pass their own.
@@ -98,6 +98,7 @@ class PriceBook:
         self._folded = {name.lower(): prices for name, prices in self._user.items()}
         self._now = now
         self._remembered: dict[tuple[str, str], _Found] = {}
+        self._windows: dict[tuple[str, str], int | None] = {}
 
     def lookup(self, model: str, base_url: str) -> tuple[Prices | None, str]:
         """Prices of ``model`` at ``base_url`` and who says so: ``user``, ``genai-prices`` or ``unknown``."""
@@ -110,6 +111,16 @@ class PriceBook:
             self._remembered[key] = found
         prices = self._now_of(found)
         return prices, found.source if prices is not None else "unknown"
+
+    def output_limit(self, model: str, base_url: str) -> int | None:
+        """Tokens of the longest reply that a listed model can write, by its context window; ``None`` unknown."""
+        key = (model, base_url)
+        if key not in self._windows:
+            if len(self._windows) >= _REMEMBERED:
+                self._windows = {}
+            listed = _listed(model, base_url).entry
+            self._windows[key] = getattr(listed, "context_window", None)
+        return self._windows[key]
 
     def quote(self, model: str, base_url: str = "") -> Quote:
         """The same look-up, with its reasons."""
