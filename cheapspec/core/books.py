@@ -6,12 +6,23 @@ A ledger that also keeps budgets is a :class:`Reservations`, and so on: ask with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-__all__ = ["Cap", "Grant", "Reservations", "SessionBook", "SessionRow", "Ticket", "Trace", "TraceBook"]
+__all__ = [
+    "Cap",
+    "Capability",
+    "CapabilityBook",
+    "Grant",
+    "Reservations",
+    "SessionBook",
+    "SessionRow",
+    "Ticket",
+    "Trace",
+    "TraceBook",
+]
 
 R = TypeVar("R", covariant=True)
 
@@ -126,4 +137,31 @@ class TraceBook(Protocol):
     def add_trace(self, trace: Trace) -> None: ...
     def add_text(self, request_id: str, prompt: str, reply: str) -> None:
         """Does nothing unless the ledger stores text."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """What a probe found out about an endpoint. ``backend``: the dialect that was asked for (``auto``: none was
+    named); ``facts``: plain JSON (:class:`cheapspec.backends.facts.Facts`). Times are UTC seconds since the epoch.
+    """
+
+    base_url: str
+    model: str
+    backend: str
+    facts: Mapping[str, Any]
+    probed_at: float
+    expires_at: float
+
+
+@runtime_checkable
+class CapabilityBook(Protocol):
+    """A ledger that keeps what probes found. Both return quickly and never raise."""
+
+    def capability(self, base_url: str, model: str, backend: str, now: float) -> Capability | None:
+        """What is known and has not expired at ``now``."""
+        ...
+
+    def put_capability(self, found: Capability) -> None:
+        """Keep it in the place of what was known; one that has expired revokes that."""
         ...

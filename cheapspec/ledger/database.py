@@ -21,10 +21,11 @@ from typing import Any
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from cheapspec.core.books import Cap, Grant, SessionRow, Ticket, Trace
+from cheapspec.core.books import Cap, Capability, Grant, SessionRow, Ticket, Trace
 from cheapspec.core.ports import Call, CallRow, RequestRow
 from cheapspec.core.records import RequestRecord
 from cheapspec.errors import LedgerError
+from cheapspec.ledger.capabilities import CapabilityCache, row_of
 from cheapspec.ledger.leases import LEASE_SECONDS
 from cheapspec.ledger.money import to_nano
 from cheapspec.ledger.operations import (
@@ -70,6 +71,7 @@ class DatabaseLedger:
         self._store = Store(url)
         self._writer = Writer(self._store, buffer=buffer, lease_seconds=lease_seconds)
         self._store_text = store_text
+        self._capabilities = CapabilityCache(self.read)
 
     def __repr__(self) -> str:
         return f"DatabaseLedger({self._store.shown!r})"
@@ -198,6 +200,16 @@ class DatabaseLedger:
     def add_text(self, request_id: str, prompt: str, reply: str) -> None:
         if self._store_text:
             self._put(Kind.TEXT, {"key": request_id, "prompt_text": prompt, "reply_text": reply})
+
+    # --- what probes found -----------------------------------------------------------------------
+
+    def capability(self, base_url: str, model: str, backend: str, now: float) -> Capability | None:
+        """See :class:`cheapspec.core.books.CapabilityBook`."""
+        return self._capabilities.get(base_url, model, backend, now)
+
+    def put_capability(self, found: Capability) -> None:
+        self._capabilities.put(found)
+        self._put(Kind.CAPABILITY, row_of(found))
 
     # --- for reports and tests -------------------------------------------------------------------
 

@@ -21,10 +21,10 @@ from sqlalchemy import Dialect, Executable, Table, bindparam, case
 from sqlalchemy.dialects import postgresql, sqlite
 
 from cheapspec.core.books import Cap
-from cheapspec.ledger.schema import calls, requests, sessions, traces
+from cheapspec.ledger.schema import calls, capabilities, requests, sessions, traces
 from cheapspec.ledger.tickets import WriteTicket
 
-__all__ = ["Kind", "Operation", "Reserve", "Statement", "Statements", "insert_ignoring"]
+__all__ = ["Kind", "Operation", "Reserve", "Statement", "Statements", "insert_ignoring", "insert_replacing"]
 
 
 class Kind(IntEnum):
@@ -40,7 +40,8 @@ class Kind(IntEnum):
     SETTLE = 7
     RESERVE = 8
     CLOSE_SESSION = 9
-    FLUSH = 10
+    CAPABILITY = 10
+    FLUSH = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,16 @@ def insert_ignoring(table: Table, dialect: Dialect, columns: Iterable[str]) -> S
     make = sqlite.insert if dialect.name == "sqlite" else postgresql.insert
     names = list(columns)
     return Statement(make(table).values({name: bindparam(name) for name in names}).on_conflict_do_nothing(), dialect)
+
+
+def insert_replacing(table: Table, dialect: Dialect) -> Statement:
+    """An insert of a whole row in the place of one with the same key."""
+    make = sqlite.insert if dialect.name == "sqlite" else postgresql.insert
+    names = [column.name for column in table.columns]
+    insert = make(table).values({name: bindparam(name) for name in names})
+    key = [column.name for column in table.primary_key.columns]
+    new = {name: insert.excluded[name] for name in names if name not in key}
+    return Statement(insert.on_conflict_do_update(index_elements=key, set_=new), dialect)
 
 
 _CALL_OPENED = [
@@ -175,6 +186,7 @@ class Statements:
             Kind.OPEN_REQUEST: insert_ignoring(requests, dialect, _REQUEST_OPENED),
             Kind.OPEN_CALL: insert_ignoring(calls, dialect, _CALL_OPENED),
             Kind.TRACE: insert_ignoring(traces, dialect, [column.name for column in traces.columns]),
+            Kind.CAPABILITY: insert_replacing(capabilities, dialect),
             Kind.CLOSE_CALL: Statement(
                 calls.update()
                 .where(calls.c.call_id == bindparam("key"))
