@@ -87,7 +87,7 @@ def parse_list(text: str) -> Prices:
         told = []
     if len(told) != 3 or not all(price.is_finite() and price >= 0 for price in told) or not told[0]:
         raise SettingsError(
-            f"--prices {text!r}: name a model, or write INPUT,CACHED,OUTPUT (dollars per million tokens), like 1,0.05,5."
+            f"--prices {text!r}: name a model or write INPUT,CACHED,OUTPUT (dollars per million tokens): 1,0.05,5."
         )
     return Prices(told[0], told[2], told[1])
 

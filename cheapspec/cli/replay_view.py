@@ -92,7 +92,7 @@ def _cells(part: Outcome, answer: Answer) -> list[Text]:
         "rounds": Text(f"{sum(request.rounds for request in part.requests):,}"),
         "baseline": Text(f"${part.baseline:.6f}"),
         "paid": Text(f"${part.paid:.6f}"),
-        "saved": Text(f"{'-' if saved < 0 else ''}${abs(saved):.6f}", colour),
+        "saved": Text(f"{'−' if saved < 0 else ''}${abs(saved):.6f}", colour),
         "paid/baseline": Text("" if ratio is None else f"{ratio:.3f}", colour),
         "clairvoyant": Text("" if best is None or not part.baseline else f"{best / part.baseline:.3f}"),
         "capture": Text("none" if capture is None else f"{capture:.2f}"),
