@@ -1,26 +1,31 @@
-"""The recordings of Ollama as data, and what tests need to play them to the dialect."""
+"""The cassettes of Ollama as data, and what tests need to play them to the dialect."""
 
 from __future__ import annotations
 
+import functools
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
 
 from cheapspec.backends.ollama import OllamaDrafter
 from cheapspec.core.effects import HttpReply, HttpRequest, Op
 from cheapspec.core.ports import DraftPiece, Streaming
 from cheapspec.core.request import Request
 
-FOLDER = Path(__file__).parent.parent / "recordings" / "ollama"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
-_REPEATED = re.compile(r'\(the text "(.*)", (\d+) times\)')
+FOLDER = Path(__file__).parents[2] / "cassettes" / "ollama"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One exchange. ``lines``: the JSON values of the reply, one for an unstreamed one."""
+    """One exchange. ``body``: the reply as it was on the wire (but for the order of keys and white space);
+    ``version``: of the server.
+    """
 
     name: str
     endpoint: str
@@ -28,21 +33,25 @@ class Recording:
     request: Any
     status: int
     content_type: str
-    response: Any
+    body: bytes
+    version: str
+
+    @functools.cached_property
+    def response(self) -> Any:
+        """The JSON value of the reply, a plain one's text, or the list of the values of a streamed one."""
+        if self.content_type.startswith("application/json"):
+            return json.loads(self.body)
+        if self.content_type == "text/event-stream":
+            events = (line.removeprefix(b"data: ") for line in self.body.splitlines() if line)
+            return [json.loads(event) for event in events if event != b"[DONE]"]
+        if self.content_type == "application/x-ndjson":
+            return [json.loads(line) for line in self.body.splitlines()]
+        return self.body.decode()
 
     @property
     def lines(self) -> list[Any]:
+        """The JSON values of the reply, one for an unstreamed one."""
         return self.response if isinstance(self.response, list) else [self.response]
-
-    @property
-    def body(self) -> bytes:
-        """The reply as it was on the wire (but for the order of keys and white space)."""
-        if isinstance(self.response, str):
-            return self.response.encode()
-        dumped = [json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() for line in self.lines]
-        if self.content_type == "text/event-stream":
-            return b"".join(b"data: " + line + b"\n\n" for line in dumped) + b"data: [DONE]\n\n"
-        return b"".join(line + b"\n" for line in dumped) if isinstance(self.response, list) else dumped[0]
 
     @property
     def reply(self) -> HttpReply:
@@ -55,27 +64,21 @@ class Recording:
         return "".join(found)
 
 
+@functools.cache
 def recording(name: str) -> Recording:
-    raw = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    cassette = yaml.load((FOLDER / f"{name}.yaml").read_text("utf-8"), Loader=_LOADER)
+    [exchange] = cassette["interactions"]
+    request, answer = exchange["request"], exchange["response"]
     return Recording(
         name,
-        raw["endpoint"],
-        raw["method"],
-        expand(raw["request"]),
-        raw["status"],
-        raw["content_type"],
-        raw["response"],
+        urlsplit(request["uri"]).path,
+        request["method"],
+        None if request["body"] is None else json.loads(request["body"]),
+        answer["status"]["code"],
+        answer["headers"]["content-type"][0],
+        answer["body"]["string"].encode(),
+        cassette["metadata"]["version"],
     )
-
-
-def expand(value: Any) -> Any:
-    """Write out the abbreviated prompts."""
-    if isinstance(value, dict):
-        return {key: expand(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [expand(inner) for inner in value]
-    found = _REPEATED.fullmatch(value) if isinstance(value, str) else None
-    return found[1] * int(found[2]) if found else value
 
 
 def reply(status: int, value: Any) -> HttpReply:

@@ -11,11 +11,12 @@ from typing import Any
 import httpx2
 import openai
 import pytest
+import yaml
 
 import cheapspec
 from cheapspec.ledger.memory import MemoryLedger
 
-RECORDINGS = Path(__file__).parents[1] / "recordings" / "ollama"
+CASSETTES = Path(__file__).parents[2] / "cassettes" / "ollama"
 ASKED: dict[str, Any] = {
     "model": "smollm2:135m",
     "messages": [{"role": "user", "content": "Count from one to ten in words."}],
@@ -24,7 +25,8 @@ ASKED: dict[str, Any] = {
 
 
 def recorded(name: str) -> Any:
-    return json.loads((RECORDINGS / f"{name}.json").read_text(encoding="utf-8"))["response"]
+    [exchange] = yaml.safe_load((CASSETTES / f"{name}.yaml").read_text("utf-8"))["interactions"]
+    return json.loads(exchange["response"]["body"]["string"])
 
 
 class Ollama:
