@@ -62,10 +62,11 @@ TABLE: dict[str, Row] = {
     "doors": row(FOUNDATION, "httpx2"),
     "client": row(FOUNDATION + " connections doors options transport", "openai httpx2 pydantic"),
     "transport": row(FOUNDATION + " doors options client", "openai httpx2 pydantic"),
+    "bench": row(FOUNDATION + " doors client", "httpx2"),
     "module": row(FOUNDATION + " connections doors client pickles transport", "openai"),
     "proxy": row(FOUNDATION, "starlette uvicorn httpx2 httpcore2 pydantic"),
     "testing": row("errors core backends drive", "starlette uvicorn httpx2"),
-    "cli": Row(frozenset(f"{FOUNDATION} {PYTHON_DOOR} proxy testing __init__".split()), None),
+    "cli": Row(frozenset(f"{FOUNDATION} {PYTHON_DOOR} bench proxy testing __init__".split()), None),
     "__main__": row("cli"),
     "__init__": Row(frozenset(f"{FOUNDATION} {PYTHON_DOOR}".split()), frozenset({"openai"})),
 }

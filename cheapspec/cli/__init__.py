@@ -123,6 +123,32 @@ def replay(
 
 
 @app.command()
+def bench(
+    target: Annotated[str | None, typer.Option(help="Target model; embedded ones by default.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="Target's API, as for openai (…/v1).")] = None,
+    draft: Annotated[str | None, typer.Option(help="What drafts, as in the settings; theirs by default.")] = None,
+    embedded: Annotated[str | None, typer.Option(help="Pair on this machine: smollm2 (default) or qwen.")] = None,
+    prompts: Annotated[Path | None, typer.Option(metavar="FILE", help="A prompt set (TOML); ours by default.")] = None,
+    kinds: Annotated[str | None, typer.Option(help="Only these kinds of prompts, commas between.")] = None,
+    first: Annotated[int | None, typer.Option(min=1, help="Only so many prompts of each kind.")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Longest reply.")] = 200,
+    price_list: Annotated[
+        str | None, typer.Option(metavar="R,C", help="Embedded: price of output and of cached input, over input.")
+    ] = None,
+    draft_tokens: Annotated[int | None, typer.Option(min=1, help="Fixed draft tokens a round; else planned.")] = None,
+    prediction: Annotated[bool, typer.Option(help="Send the original of code edits as prediction.")] = False,
+    capture: Annotated[bool, typer.Option(help="Ask the drafters again, for what a clairvoyant would pay.")] = True,
+    json: Json = False,
+) -> None:
+    """Run a prompt set through the target alone and through cheapspec; compare money, time and text."""
+    from cheapspec.cli.bench import Asked, run
+
+    pair = Asked(target, base_url, draft, embedded, price_list, draft_tokens)
+    what = {"prompts": prompts, "kinds": kinds, "first": first, "max_tokens": max_tokens}
+    raise typer.Exit(run(pair, **what, prediction=prediction, capture=capture, as_json=json))
+
+
+@app.command()
 def prices(
     model: Annotated[str | None, typer.Argument(help="The model, named as in a request.")] = None,
     base_url: Annotated[str, typer.Option(help="Whose API it is; without it the name alone decides.")] = "",
