@@ -254,7 +254,7 @@ class Conductor:
             data = dict(note.data)
             if "detail" in data:
                 data["detail"] = masked(str(data["detail"]), self._admitted.passed.request)
-            self._runtime.note(self._admitted.facts, Note(note.kind, data))
+            self._runtime.note(self._admitted.passed, self._admitted.facts, Note(note.kind, data))
 
     # --- the end -------------------------------------------------------------------------------
 

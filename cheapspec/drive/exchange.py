@@ -82,11 +82,12 @@ class Exchange:
             if isinstance(allowed, OverBudget):
                 return over_budget(allowed)
             decided = allowed
+        passed = decided.passed if isinstance(decided, Admitted) else decided
+        probe = self._runtime.due_probe(passed)
+        if probe is not None:
+            yield Background(probing(self._runtime, passed, probe), "cheapspec-probe")
         if isinstance(decided, Admitted):
             return (yield from self._run(decided))
-        probe = self._runtime.due_probe(decided)
-        if probe is not None:
-            yield Background(probing(self._runtime, decided, probe), "cheapspec-probe")
         return (yield from pass_through(self._books, decided, stream=self._stream))
 
     def _reserve(self, decided: Passed | Admitted) -> Steps[Passed | Admitted | OverBudget]:

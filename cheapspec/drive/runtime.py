@@ -9,66 +9,31 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx2
 
-from cheapspec.backends.probe import Facts, probe, target_for
+from cheapspec.backends.facts import Facts
 from cheapspec.core.effects import Note, Op
 from cheapspec.core.money import PrefixMemory
 from cheapspec.core.ports import Drafter, Ledger, PriceSource
 from cheapspec.core.request import Request
+from cheapspec.drive.endpoints import Endpoints
+from cheapspec.drive.passed import Passed
 from cheapspec.drive.permits import Permits
-from cheapspec.drive.settings import Settings, SettingsReader
+from cheapspec.drive.settings import SettingsReader
 from cheapspec.drive.state import Breaker, TargetFacts, targets
-from cheapspec.drive.urls import api_base, cannot_score, credentials, tier_name
+from cheapspec.drive.urls import api_base, credentials
 
 __all__ = ["Passed", "Runtime"]
 
 log = logging.getLogger("cheapspec")
 
 COOLDOWN_SECONDS = 30.0
-REFUSED_SECONDS = 600.0
-PROBED_SECONDS = 3600.0
 OLLAMA_PORT = 11434
 """Ollama's default (its documentation, 2026-11); no other server is known to have it."""
 
 _warned: set[str] = set()
-
-
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """A request to be passed through. ``request`` is the caller's own, unless it carried keys of ours.
-
-    ``kind``: ``chat`` or ``completion``, empty for every other route. ``parsed``: what was read of it, ``None``
-    for a bypass.
-    """
-
-    request_id: str
-    settings: Settings
-    decision: str
-    reason: str
-    request: httpx2.Request
-    detail: str = ""
-    kind: str = ""
-    model: str = ""
-    parsed: Request | None = None
-
-    def because(self, reason: str, detail: str = "", decision: str = "direct") -> Passed:
-        """The same request with the reason found."""
-        return replace(self, reason=reason, detail=detail, decision=decision)
-
-    @property
-    def tier(self) -> str | None:
-        """The service tier that was asked for."""
-        if self.parsed is None:
-            try:
-                return tier_name(self.request.content)
-            except httpx2.RequestNotRead:
-                return None
-        tier = self.parsed.body.get("service_tier")
-        return tier if isinstance(tier, str) else None
 
 
 class Runtime:
@@ -90,6 +55,7 @@ class Runtime:
         self.ledger = ledger
         self.permits = permits
         self.breaker = Breaker()
+        self._endpoints = Endpoints(ledger)
         self._memory = PrefixMemory()
         self._lock = threading.RLock()
         _runtimes.add(self)
@@ -103,23 +69,8 @@ class Runtime:
     # --- what is known of the endpoint -----------------------------------------------------------
 
     def facts_of(self, passed: Passed, now: float) -> TargetFacts:
-        """What is known of the request's endpoint. A named backend is taken at its word; ``auto`` waits for a
-        probe, but for hosts that are known. What a probe found holds for an hour, a refusal for ten minutes.
-        """
-        settings, url = passed.settings, passed.request.url
-        facts = targets.get((api_base(url), passed.model, settings.backend, settings.simulate_scoring))
-        with facts.lock:
-            if facts.expires < now:
-                facts.target, facts.reason, facts.detail, facts.expires = None, "not_probed", "", float("inf")
-            if facts.target is not None or facts.reason != "not_probed":
-                return facts
-            if settings.backend != "auto":
-                facts.target = target_for(settings.backend, simulate_scoring=settings.simulate_scoring)
-                if not (facts.target.can_score or facts.target.can_force):
-                    facts.target, facts.reason = None, "cannot_score"
-            elif cannot_score(url.host):
-                facts.reason, facts.detail = "cannot_score", f"{url.host} does not score given text"
-        return facts
+        """What is known of the request's endpoint (:mod:`cheapspec.drive.endpoints`)."""
+        return self._endpoints.facts_of(passed, now)
 
     @staticmethod
     def endpoint(passed: Passed) -> TargetFacts:
@@ -133,40 +84,20 @@ class Runtime:
 
     def due_probe(self, passed: Passed) -> Op[Facts] | None:
         """The probe of this endpoint, if it is due and nobody makes it; :meth:`probed` takes its result."""
-        if passed.reason != "not_probed":
-            return None
-        facts = self.facts_of(passed, time.monotonic())
-        with facts.lock:
-            if facts.probing or facts.target is not None:
-                return None
-            facts.probing = True
-        return probe(passed.model)
+        return self._endpoints.due_probe(passed)
 
     def probed(self, passed: Passed, found: Facts | None) -> None:
         """A probe ended; ``None``, or one that learnt nothing: it is tried again with a later request."""
-        now = time.monotonic()
-        facts = self.facts_of(passed, now)
-        with facts.lock:
-            facts.probing = False
-            if found is None or found.reason == "not_probed":
-                return
-            facts.backend = found.backend
-            if found.can_score or found.can_force:
-                simulate = passed.settings.simulate_scoring
-                facts.target = target_for(found.backend, found, simulate_scoring=simulate)
-                facts.reuses_cache = None if found.qs is None else found.qs < 1.0
-                facts.expires = now + PROBED_SECONDS
-            else:
-                facts.target, facts.reason = None, found.reason or "cannot_score"
-                facts.detail, facts.expires = "; ".join(found.evidence), now + REFUSED_SECONDS
-        log.debug("probe of %s: %s", api_base(passed.request.url), found)
+        told = self._endpoints.probed(passed, found)
+        if told:
+            self.warn(f"probe:{told}", told)
 
     def slow_down(self, facts: TargetFacts, seconds: float | None) -> None:
         """The target answered 429, and asked for so many seconds."""
         with facts.lock:
             facts.cooldown_until = time.monotonic() + max(COOLDOWN_SECONDS, seconds or 0.0)
 
-    def note(self, facts: TargetFacts, note: Note) -> None:
+    def note(self, passed: Passed, facts: TargetFacts, note: Note) -> None:
         """Facts that the engine found out on the way."""
         now = time.monotonic()
         if note.kind == "no_draft":
@@ -181,9 +112,7 @@ class Runtime:
         elif note.kind == "unusable":
             log.warning("unverified: %s (%s)", note.data["reason"], note.data["detail"])
             if note.data["lasting"]:
-                with facts.lock:
-                    facts.target, facts.reason = None, str(note.data["reason"])
-                    facts.detail, facts.expires = str(note.data["detail"]), now + REFUSED_SECONDS
+                self._endpoints.contradicted(passed, facts, str(note.data["reason"]), str(note.data["detail"]))
 
     # --- what is in the target's prompt cache ------------------------------------------------------
 

@@ -60,7 +60,10 @@ class TargetFacts:
     """What is known of one endpoint and model. ``target`` is ``None`` while nothing is known or when it
     cannot serve; ``reason`` then says why (``not_probed``, ``cannot_score``). ``reuses_cache``: a scoring
     call reads the prompt cache (``None``: not known). ``backend``: the API family that a probe found.
-    ``refuses_usage``: it does not know ``stream_options``.
+    ``refuses_usage``: it does not know ``stream_options``. ``qs``, ``qh``: share of a known context that a scoring
+    call, or a continuation, pays at the uncached price (``None``: not seen). ``confirmed``: by a probe, not only by
+    name. ``in_vain``: probes in a row that learnt nothing; no other before ``next_probe``. ``recalled``: the ledger
+    was asked.
     """
 
     target: Target | None = None
@@ -72,6 +75,12 @@ class TargetFacts:
     reuses_cache: bool | None = None
     backend: str = ""
     refuses_usage: bool = False
+    qs: float | None = None
+    qh: float | None = None
+    confirmed: bool = False
+    in_vain: int = 0
+    next_probe: float = 0.0
+    recalled: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from cheapspec.backends.llamacpp import LlamaCppTarget
 from cheapspec.backends.probe import Facts
+from cheapspec.drive.endpoints import PROBED_SECONDS
 from cheapspec.drive.permits import Permits
-from cheapspec.drive.runtime import PROBED_SECONDS, Passed, Runtime
+from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.settings import Settings
 from cheapspec.ledger.null import NullLedger
 

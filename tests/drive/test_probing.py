@@ -97,13 +97,13 @@ def test_an_endpoint_that_cannot_score_is_told_once(way: Doorway) -> None:
 def test_a_probe_that_breaks_is_made_again(way: Doorway, monkeypatch: pytest.MonkeyPatch) -> None:
     """A probe that raises, or whose calls break, leaves the endpoint unknown, not blocked."""
 
-    def broken(model: str) -> Op[Any]:
+    def broken(model: str, backend: str) -> Op[Any]:
         made.append(model)
         raise RuntimeError("a fault of the probe's own")
         yield
 
     made: list[str] = []
-    monkeypatch.setattr("cheapspec.drive.runtime.probe", broken)
+    monkeypatch.setattr("cheapspec.drive.endpoints.probe", broken)
 
     async def scenario() -> None:
         async with entered(auto(way)) as client:

@@ -1,0 +1,47 @@
+"""A request as it is passed on, and what was read of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import httpx2
+
+from cheapspec.core.request import Request
+from cheapspec.drive.settings import Settings
+from cheapspec.drive.urls import tier_name
+
+__all__ = ["Passed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A request to be passed through. ``request`` is the caller's own, unless it carried keys of ours.
+
+    ``kind``: ``chat`` or ``completion``, empty for every other route. ``parsed``: what was read of it, ``None``
+    for a bypass.
+    """
+
+    request_id: str
+    settings: Settings
+    decision: str
+    reason: str
+    request: httpx2.Request
+    detail: str = ""
+    kind: str = ""
+    model: str = ""
+    parsed: Request | None = None
+
+    def because(self, reason: str, detail: str = "", decision: str = "direct") -> Passed:
+        """The same request with the reason found."""
+        return replace(self, reason=reason, detail=detail, decision=decision)
+
+    @property
+    def tier(self) -> str | None:
+        """The service tier that was asked for."""
+        if self.parsed is None:
+            try:
+                return tier_name(self.request.content)
+            except httpx2.RequestNotRead:
+                return None
+        tier = self.parsed.body.get("service_tier")
+        return tier if isinstance(tier, str) else None
