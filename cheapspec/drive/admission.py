@@ -141,6 +141,8 @@ def _considered(runtime: Runtime, passed: Passed, parsed: Request) -> Passed | A
     facts = runtime.facts_of(passed, now)
     if facts.target is None:
         return passed.because(facts.reason, facts.detail)
+    if parsed.kind not in getattr(facts.target, "kinds", (parsed.kind,)):
+        return passed.because("cannot_score", f"{facts.target.name} scores no {parsed.kind}")
     if facts.cooldown_until > now:
         return passed.because("cooldown", "the target asked to slow down")
     if settings.max_added_latency == 0:
