@@ -68,7 +68,7 @@ class Bypass:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the caller wants tokens chosen. Temperature 0 is greedy; ``top_p`` means nothing there."""
+    """How the caller wants tokens chosen. Temperature 0 is greedy; ``top_p`` means nothing there, above it is set."""
 
     temperature: float
     top_p: float | None = None
@@ -78,6 +78,9 @@ class Sampling:
         """Whether the argmax is what the caller asked for."""
         return self.temperature == 0
 
+
+_NO_FILTER: Mapping[str, tuple[float, ...]] = {"top_k": (0, -1), "min_p": (0,), "top_a": (0,)}
+_DEFAULTED = ("top_k", "min_p")
 
 _ONLY_CHAT = frozenset(["messages", "prediction"])
 _ONLY_COMPLETION = frozenset(["prompt"])
@@ -234,11 +237,16 @@ def _content(value: Any) -> str | Bypass:
     return "\n".join(texts)
 
 
-def sampling(request: Request, assume_temperature: float | None = None) -> Sampling | Bypass:
+def sampling(
+    request: Request, assume_temperature: float | None = None, plain_defaults: bool | None = None
+) -> Sampling | Bypass:
     """How the caller wants tokens chosen, or why the exact rule cannot serve it.
 
-    ``assume_temperature``: what to take the endpoint's default for when the request names none.
-    A temperature above 0 is not served yet (reason ``sampling``).
+    ``assume_temperature``: what to take the endpoint's default for when the request names none; it says as well
+    that the endpoint has no other defaults. ``plain_defaults``: whether the endpoint is known to leave the
+    distribution alone where a request says nothing (top_p 1, no top_k, no min_p); ``None``: not known yet. Servers
+    take such defaults from a model's files (vLLM 0.32: ``generation_config.json``) or have their own (llama.cpp: top_k
+    40, top_p .95, min_p .05), so above temperature 0 they must be known, or ruled out by the request.
     """
     temperature = request.body.get("temperature")
     top_p = request.body.get("top_p")
@@ -249,6 +257,19 @@ def sampling(request: Request, assume_temperature: float | None = None) -> Sampl
     for name, value in (("temperature", temperature), ("top_p", 1.0 if top_p is None else top_p)):
         if not is_number(value) or not 0 <= value < math.inf:
             return Bypass("unsupported_field", name)
-    if temperature > 0:
-        return Bypass("sampling", f"temperature {temperature}")
-    return Sampling(float(temperature), top_p)
+    if temperature == 0:
+        return Sampling(0.0, top_p)
+    if temperature > 1:
+        return Bypass("sampling", f"temperature {temperature:g} is above 1")
+    for name, neutral in _NO_FILTER.items():
+        value = request.body.get(name)
+        if value is not None and value not in neutral:
+            return Bypass("sampling", f"{name} {value}")
+    if assume_temperature is None and not plain_defaults:
+        if top_p is None:
+            return Bypass("top_p_unset")
+        unset = [name for name in _DEFAULTED if request.body.get(name) is None]
+        if unset:
+            reason = "not_probed" if plain_defaults is None else "sampling"
+            return Bypass(reason, f"the endpoint's default of {' and '.join(unset)} is not known to be neutral")
+    return Sampling(float(temperature), 1.0 if top_p is None else float(top_p))

@@ -15,28 +15,36 @@ Rules
 * The bonus token counts only when the scored tokens reach to the draft's very end.
 * The turn ends only at the end of a character.
 * A round verifies at least one token or is the last.
+* Where the target samples (temperature above 0) nothing that was drawn is thrown away: then the request no longer
+  goes direct, and a token that cannot be named is fetched (:mod:`cheapspec.core.fetching`).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
-from cheapspec.core.acceptance import VerificationResult, verify_greedy
 from cheapspec.core.calls import Steps
 from cheapspec.core.drafting import Draft, slice_tokens
 from cheapspec.core.effects import GoDirect, Note, Side
+from cheapspec.core.fetching import fetch
+from cheapspec.core.judging import Judged, Rule, judge
 from cheapspec.core.lookup import realign
-from cheapspec.core.ports import NextToken, Score, Target, Unusable
+from cheapspec.core.ports import SamplingTarget, Score, Target, Unusable
 from cheapspec.core.received import read_usage
 from cheapspec.core.text import opens_thoughts
+from cheapspec.core.tracing import trace_note
 from cheapspec.core.turn import Turn
 from cheapspec.core.untyped import as_mapping
 
 __all__ = ["note_unusable", "verify_round"]
 
+_SOME = math.log(0.01)
+_UNKNOWN_LAW = Unusable("sampling", "what the target lists does not tell how it would choose here", continues=True)
+
 
 def verify_round(
-    turn: Turn, target: Target, draft: Draft, count: int, tie_nats: float, latest: float | None = None
+    turn: Turn, target: Target, draft: Draft, count: int, rule: Rule, latest: float | None = None
 ) -> Steps[Draft | Unusable | None]:
     """Score the draft's first ``count`` tokens, accept, show.
 
@@ -62,83 +70,108 @@ def verify_round(
     yield from turn.book(score.usage)
     told = len(score.tokens) or len(scored.tokens)  # as the target counts, so that it compares with accepted tokens
     tally.drafted_tokens += told
-    result = verify_greedy(score.tokens, tie_nats=tie_nats, limit=turn.remaining())
-    doubt = _doubt(score, result) or _thinks_first(turn, result)
+    doubt = _doubt(score) or _may_think_first(turn, score, rule)
+    if doubt is not None:
+        return (yield from _unverified(turn, doubt, told))
+    judged = judge(target, score, len(scored.text), rule, turn.context.tokens, turn.remaining())
+    doubt = _no_evidence(judged) or _thinks_first(turn, judged)
     if doubt is not None:
         return (yield from _unverified(turn, doubt, told))
     tally.identify(score.identity)
     if turn.context.prompt_tokens is None:
         turn.context = replace(turn.context, prompt_tokens=score.prompt_tokens)
-    return (yield from _accept(turn, target, draft, scored, score, result))
+    return (yield from _accept(turn, target, draft, scored, score, judged, rule))
 
 
-def _doubt(score: Score, result: VerificationResult) -> Unusable | None:
+def _doubt(score: Score) -> Unusable | None:
     """Why a score is no evidence at all, if it is none."""
     if not score.trusted:
         return Unusable("cannot_score", "the log-probabilities in its reply are no distribution", lasting=True)
     if not score.tokens or len(score.tokens) != len(score.ends):
         return Unusable("cannot_score", "the scored tokens do not fit the draft")
-    if result.unverified and not result.accepted:
-        return Unusable("cannot_score", "the draft's first token has no usable number")
     return None
 
 
-def _thinks_first(turn: Turn, result: VerificationResult) -> Unusable | None:
-    """A target whose reply begins with a thought would pay for a score on every request and never accept a token."""
-    if turn.context.tokens or result.accepted or result.correction is None:
+def _no_evidence(judged: Judged) -> Unusable | None:
+    """Nothing can be said of the first token, or how the target samples there is not known."""
+    if judged.accepted:
         return None
-    if not opens_thoughts(result.correction.text):
+    if judged.unverified:
+        return Unusable("cannot_score", "the draft's first token has no usable number")
+    return _UNKNOWN_LAW if judged.stopped else None
+
+
+def _thinks_first(turn: Turn, judged: Judged) -> Unusable | None:
+    """A target whose reply begins with a thought would pay for a score on every request and never accept a token."""
+    if turn.context.tokens or judged.accepted or judged.correction is None:
+        return None
+    if not opens_thoughts(judged.correction.text):
         return None
     return Unusable("reasoning", "the target's reply begins with a thought", lasting=True)
 
 
+def _may_think_first(turn: Turn, score: Score, rule: Rule) -> Unusable | None:
+    """The same where the target samples: settled before anything is drawn, since a thought that was drawn could not
+    be thrown away.
+    """
+    if rule.law is None or turn.context.tokens:
+        return None
+    if not any(one.logprob > _SOME and opens_thoughts(one.text) for one in score.tokens[0].top):
+        return None
+    return Unusable("reasoning", "the target's reply may begin with a thought", lasting=True)
+
+
 def _accept(
-    turn: Turn, target: Target, draft: Draft, scored: Draft, score: Score, result: VerificationResult
+    turn: Turn, target: Target, draft: Draft, scored: Draft, score: Score, judged: Judged, rule: Rule
 ) -> Steps[Draft | Unusable | None]:
     """``scored``: what of the draft was scored."""
     tally, before, text = turn.tally, turn.context, scored.text
-    whole = result.accepted == len(score.tokens)
-    follow = _follow(turn, target, score, result, text)
+    whole = judged.accepted == len(score.tokens)
+    follow = judged.follow
     ends = follow is not None and follow.ends_turn
     shown = None if ends else follow
-    advancing = target.advance(turn.request, before, text, score, result.accepted, shown)
+    advancing = target.advance(turn.request, before, text, score, judged.accepted, shown)
     task = yield from turn.calls.run_op(advancing, Side.TARGET)
     context = task.value
     if isinstance(context, Unusable):
         return (yield from _unverified(turn, context, len(score.tokens)))
     gained = context.tokens - before.tokens
-    accepted = min(result.accepted, gained)
+    accepted = min(judged.accepted, gained)
     offset = next((end for end in reversed(score.ends[: max(accepted, 0)]) if end is not None), 0)
     if gained < 0 or not context.text.startswith(before.text + text[:offset]):
         changed = Unusable("cannot_score", "verified text changed when it was put together")
         return (yield from _unverified(turn, changed, len(score.tokens)))
-    turn.rates.learn(scored, offset, missed=not whole and not result.unverified)
     tally.rounds += 1
-    tally.ties += result.ties
-    tally.unverified_tokens += result.unverified
+    tally.ties += judged.ties
+    tally.lenient_tokens += judged.lenient
+    tally.unverified_tokens += judged.unverified
     tally.accepted_tokens += accepted
     tally.corrected_tokens += gained - accepted
-    inside = accepted < result.accepted  # of a character, whose tokens were left out
+    inside = accepted < judged.accepted  # of a character, whose tokens were left out
     over = ends and not inside
+    claimed = whole and scored.end == "stop"
+    missed = not whole and not judged.unverified and not judged.stopped
+    yield from turn.learn(scored, offset, missed=missed, ended=over if claimed else None)
+    seen = missed and not inside
+    yield trace_note(tally, before.tokens, scored, score.ends, accepted, missed=seen, ended=over)
     correction = context.text[len(before.text) + offset :]
     yield from turn.verify(context, offset, score.ends[:accepted])
+    if judged.sampler is not None and rule.draws is not None and isinstance(target, SamplingTarget):
+        ended = yield from fetch(turn, target, judged.sampler, rule.draws)
+        if isinstance(ended, Unusable):
+            return (yield from _unverified(turn, ended, 0))
+        if ended:
+            return None
+        gained, correction = turn.context.tokens - before.tokens, turn.context.text[len(before.text) + offset :]
     if turn.stopped() or over or turn.remaining() == 0:
         yield from turn.finish("stop" if over else "length", int(over))
         return None
+    if judged.stopped:
+        return _UNKNOWN_LAW
     unshown = ends if whole else gained == accepted
     if not gained or unshown:
         return Unusable("rejected", "the target's own next token cannot be shown as text")
     return _rest(draft, offset, correction, whole)
-
-
-def _follow(turn: Turn, target: Target, score: Score, result: VerificationResult, text: str) -> NextToken | None:
-    """The target's own token after the accepted ones, where it is known and there is room for it."""
-    remaining = turn.remaining()
-    if remaining is not None and result.accepted >= remaining:
-        return None
-    if result.accepted == len(score.tokens):
-        return score.next if score.ends[-1] == len(text) else None
-    return None if result.correction is None else target.follow(result.correction)
 
 
 def _rest(draft: Draft, offset: int, correction: str, whole: bool) -> Draft:
@@ -169,7 +202,8 @@ def note_unusable(why: Unusable) -> Note:
 def _unverified(turn: Turn, why: Unusable, tokens: int) -> Steps[Unusable | None]:
     turn.tally.unverified_tokens += tokens
     yield note_unusable(why)
-    if not turn.restartable() or (why.continues and turn.context.text):
+    drawn = turn.request.samples and turn.context.tokens
+    if not turn.restartable() or drawn or (why.continues and turn.context.text):
         return why
     yield GoDirect(why.reason, why.detail)
     return None
