@@ -52,3 +52,9 @@ def test_b14_error_in_a_direct_stream(shape: str, pair: Pair) -> None:
     assert isinstance(outcome.error, openai.APIError)
     assert outcome.text
     assert outcome.finish is None
+    [failed] = pair.calls()
+    assert (failed.status, failed.cost_usd) == ("failed", None)
+    assert failed.usage is not None
+    assert failed.usage.estimated
+    assert failed.usage.output_tokens > 0
+    assert pair.ledger.totals().saved_usd <= 0

@@ -68,3 +68,32 @@ def test_b15e_a_draft_without_its_last_line_claims_no_end(any_pair: Pair) -> Non
     outcome = any_pair.ask()
     assert outcome.text == REPLY
     assert outcome.told.accepted_tokens > 0
+
+
+# --- the caller's own stream ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["eof", "reset"])
+def test_b15a_a_direct_stream_that_was_cut_is_booked_as_such(clean: bool, any_pair: Pair) -> None:
+    """The caller gets what plain openai gives: the text so far, or an error. No charge is made up for it."""
+    any_pair.target.plan("direct", CutAfter(2, clean=clean))
+    any_pair.options["max_retries"] = 0
+    outcome = any_pair.ask(stream=True, temperature=...)
+    assert (outcome.error is None) is clean
+    assert outcome.text
+    assert REPLY.startswith(outcome.text)
+    [call] = any_pair.calls()
+    assert (call.status, call.cost_usd) == ("possibly_billed", None)
+    assert call.usage is not None
+    assert call.usage.estimated
+    assert call.usage.output_tokens > 0
+    assert any_pair.ledger.totals().unpriced_requests == 1
+
+
+@pytest.mark.parametrize("sign", [DoneOnly(), FinishOnly()], ids=["done-only", "finish-only"])
+def test_b15bc_a_direct_stream_with_one_end_sign_is_whole(sign: DoneOnly | FinishOnly, any_pair: Pair) -> None:
+    """It is booked with what it used."""
+    any_pair.target.plan("direct", sign)
+    assert any_pair.ask(stream=True, temperature=...).text == REPLY
+    [call] = any_pair.calls()
+    assert (call.status, call.usage is not None and call.usage.estimated) == ("ok", False)

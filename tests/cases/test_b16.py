@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -150,3 +151,41 @@ def test_b16e_error_replies_do_not_empty_the_pool(temperature: int) -> None:
                     client.chat.completions.create(**body, stream=True)
             pair.target._rules.clear()  # pyright: ignore[reportPrivateUsage]
             assert client.chat.completions.create(**body).choices[0].message.content == "one two three in Paris"
+
+
+@pytest.mark.parametrize("left", ["at once", "after two chunks", "forgotten"])
+def test_b16_leaving_a_direct_stream(left: str, slow: Pair) -> None:
+    """The target sees it within a second; the row says cancelled, with an estimate of the tokens so far."""
+    slow.target.plan("direct", Say(LONG))
+    body = slow.body(stream=True, temperature=...)
+    count = 0 if left == "at once" else 2
+
+    async def scenario() -> None:
+        async with AsyncOpenAI(speculation=slow.speculation(), **slow.client_options()) as client:
+            stream: Any = await client.chat.completions.create(**body)
+            for _ in range(count):
+                await anext(stream)
+            if left != "forgotten":
+                await stream.close()
+                await asyncio.to_thread(assert_closed, slow, "direct")
+            del stream
+
+    if slow.door == "async":
+        asyncio.run(scenario())
+    else:
+        with OpenAI(speculation=slow.speculation(), **slow.client_options()) as client:
+            stream: Any = client.chat.completions.create(**body)
+            for _ in range(count):
+                next(stream)
+            if left != "forgotten":
+                stream.close()
+                assert_closed(slow, "direct")
+            del stream
+    gc.collect()
+    assert slow.target.wait_for(lambda: slow.row().info is not None, 3.0)
+    [call] = slow.calls()
+    assert call.status == "cancelled"
+    assert call.usage is not None
+    assert call.usage.estimated
+    assert (call.usage.output_tokens > 0) is (count > 0)
+    assert call.cost_usd

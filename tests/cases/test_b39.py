@@ -62,3 +62,19 @@ def test_b39_as_a_direct_reply(name: str, pair: Pair) -> None:
     if name == "a-error":
         assert isinstance(outcome.error, openai.RateLimitError)
         assert len(pair.paid) == 2, "429 is a code that is repeated"
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_b39_as_a_direct_stream(name: str, pair: Pair) -> None:
+    """The caller gets what plain openai gives; the books know that it was no answer, and charge nothing."""
+    pair.says(REPLY)
+    pair.options["max_retries"] = 0
+    pair.target.plan("direct", NOTHING[name])
+    outcome = pair.ask(stream=True, temperature=...)
+    options = {**pair.client_options(), "http_client": openai.DefaultHttpxClient(verify=False)}
+    with openai.OpenAI(**options) as plain:
+        expected = list(plain.chat.completions.create(**pair.body(stream=True, temperature=...)))
+    assert outcome.error is None
+    assert len(outcome.chunks) == len(expected)
+    [call] = pair.calls()
+    assert (call.status, call.cost_usd, call.usage) == ("failed", None, None)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cheapspec.core.effects import Usage
-from cheapspec.core.money import Charge, PrefixMemory, Prices, baseline, charge, cost, format_usd
+from cheapspec.core.money import Charge, LocalPrice, PrefixMemory, Prices, baseline, charge, cost, format_usd
 
 GPT_4O = Prices(input=Decimal("2.50"), cached_input=Decimal("1.25"), output=Decimal("10.00"))
 
@@ -194,3 +194,10 @@ def test_lone_surrogates_do_not_crash_the_memory() -> None:
     memory = PrefixMemory(block=1)
     memory.remember(KEY, "\ud800", now=0.0)
     assert memory.shared(KEY, "\ud800", now=0.0) == 1.0
+
+
+def test_local_drafting_is_priced_by_tokens_or_by_time() -> None:
+    """Dollars per million tokens written, or per hour at work; by default nothing."""
+    assert LocalPrice(per_million_tokens=Decimal("0.02")).usd(500, 9.9) == Decimal("0.00001")
+    assert LocalPrice(per_hour=Decimal("0.5")).usd(500, 7.2) == Decimal("0.001")
+    assert LocalPrice().usd(500, 7.2) == 0
