@@ -64,7 +64,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """``chosen``: which requests. ``qs``: ``None`` for c; ``q0``: ``c``, or each request's ``own``. ``r``, ``c``: instead of
+    """``chosen``: which requests. ``qs``: ``None`` for c; ``q0``: ``c``, or each request's ``own``. ``r``, ``c``: not
     the list's. ``foreign``: only the draft model of another family.
     """
 
