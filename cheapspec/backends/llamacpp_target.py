@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +11,9 @@ from cheapspec.backends.openai_wire import carry, ids_of, refusal
 from cheapspec.core.acceptance import Alternative, TargetLogprob, shows_distribution
 from cheapspec.core.alignment import align
 from cheapspec.core.effects import HttpReply, HttpRequest, Op, Usage
-from cheapspec.core.ports import Context, Identity, NextToken, Score, Streaming, TargetPiece, Unusable
-from cheapspec.core.request import Request
+from cheapspec.core.ports import Context, Drawn, Identity, NextToken, Score, Streaming, TargetPiece, Unusable
+from cheapspec.core.request import Request, Sampling
+from cheapspec.core.sampling import Law
 from cheapspec.core.text import looks_special
 from cheapspec.core.untyped import as_mapping
 
@@ -33,6 +34,12 @@ _SAMPLING = (
     "ignore_eos",
 )
 """Fields that the chat route and ``/completion`` read alike."""
+
+_SHAPING = tuple(name for name in _SAMPLING if name not in ("seed", "stop"))
+
+ALTERNATIVES = 64
+"""Tokens listed a position above temperature 0. The server sets no limit; with 64 the rest has 1 to 4 % at
+temperature 1 (SmolLM2-135M, prose), with 20 twice that, and each costs some 90 bytes."""
 
 
 class LlamaCppTarget:
@@ -95,7 +102,7 @@ class LlamaCppTarget:
             "prompt": list(ids),
             "grammar": grammar,
             "n_predict": len(draft.encode()) + 2,
-            "n_probs": 2,
+            "n_probs": ALTERNATIVES if request.samples else 2,
             **greedy(),
         }
         reply = yield HttpRequest("force", "/completion", body, billed=True)
@@ -115,6 +122,7 @@ class LlamaCppTarget:
         if not entries or not ids:
             return Unusable("cannot_score", "the reply has no log-probabilities", lasting=True)
         follow: NextToken | None = None
+        after: TargetLogprob | None = None
         if told.get("stop_type") == "eos" and not entries[-1].data:
             last = entries.pop()
             if last.token_id is not None:
@@ -122,6 +130,7 @@ class LlamaCppTarget:
             ids = ids[:-1] if ids[-1] == last.token_id else ids
             best = max(last.top, key=lambda one: one.logprob, default=None)
             follow = None if best is None else self._named(best)
+            after = TargetLogprob("", last.logprob, last.token_id, None, last.top)
         placed = spread(entries, ids)
         ends = align([entry.data for entry in entries], draft)
         if placed is None or ends is None:
@@ -140,6 +149,7 @@ class LlamaCppTarget:
             self._usage(told, len(tokens)),
             _identity(told),
             trusted=shows_distribution(entry.logprob for entry in entries),
+            after=after,
         )
 
     def _usage(self, told: Mapping[str, Any], drafted: int) -> Usage:
@@ -178,6 +188,44 @@ class LlamaCppTarget:
             text, kept = text + follow.text, [*kept, follow.token_id]
         ids = (*(context.ids or ()), *kept)
         return replace(context, text=text, tokens=context.tokens + len(kept), ids=ids)
+
+    def law(self, sampling: Sampling) -> Law:
+        """The nucleus is taken first, and what is left of it cooled (the default order of samplers, build 11549)."""
+        return Law(sampling.temperature, sampling.top_p or 1.0, ALTERNATIVES, nucleus_first=True)
+
+    def draw(self, request: Request, context: Context, banned: Sequence[int], seed: int | None) -> Op[Drawn | Unusable]:
+        body: dict[str, Any] = {**greedy(), "prompt": list(context.ids or ()), "n_predict": 1, "n_probs": 1}
+        if banned:
+            body |= {"temperature": 1, "logit_bias": [[token, False] for token in banned]}
+        else:
+            body |= carry(request, _SHAPING)
+        if seed is not None:
+            body["seed"] = seed
+        reply = yield HttpRequest("continue", "/completion", body, billed=True)
+        problem = refusal(reply, "continue")
+        if problem is not None or reply is None:
+            return problem or Unusable("cannot_score", "continue: no reply", retryable=True)
+        told = as_mapping(reply.json())
+        ids, entries = ids_of(told.get("tokens")) or (), read_entries(told)
+        ends = told.get("stop_type") == "eos"
+        if ends and entries and not ids:
+            ids = tuple(entry.token_id for entry in entries[-1:] if entry.token_id is not None)
+        if len(ids) != 1 or told.get("stop_type") not in ("eos", "limit"):
+            return Unusable("cannot_score", "continue: one token was asked for, and the reply does not say which")
+        if ends:
+            self.end_ids.add(ids[0])
+        logprob = entries[0].logprob if len(entries) == 1 and entries[0].token_id == ids[0] else None
+        return Drawn(ids[0], usage_of(told), logprob, ends)
+
+    def join(self, request: Request, context: Context, ids: Sequence[int]) -> Op[Context | Unusable]:
+        reply = yield HttpRequest("detokenize", "/detokenize", {"tokens": list(ids)})
+        problem = refusal(reply, "detokenize")
+        text: object = as_mapping(reply.json()).get("content") if reply is not None else None
+        if problem is not None or not isinstance(text, str):
+            return problem or Unusable("cannot_score", "detokenize: the reply has no text")
+        text = "" if looks_special(text) else text  # as in the text of a reply
+        whole = (*(context.ids or ()), *ids)
+        return replace(context, text=context.text + text, tokens=context.tokens + len(ids), ids=whole)
 
     def continue_(self, request: Request, context: Context, max_tokens: int | None) -> Streaming[TargetPiece]:
         body: dict[str, Any] = {

@@ -19,17 +19,21 @@ Rules
 6. Ids that ended a turn are remembered, so that a correction by one of them ends the reply.
 7. Chat's ``max_tokens`` defaults to the rest of the window, completions' to 16: the hand-off of a chat
    says the former explicitly, since it runs on ``/v1/completions``.
+8. Temperature above 0 is followed on the id route only (:mod:`cheapspec.backends.vllm_sampling`).
 """
 
 from __future__ import annotations
 
-from cheapspec.backends import vllm_ids, vllm_text
+from collections.abc import Sequence
+
+from cheapspec.backends import vllm_ids, vllm_sampling, vllm_text
 from cheapspec.backends.openai_wire import refusal, route_missing
 from cheapspec.backends.vllm_tokens import TokenMemory
 from cheapspec.core.acceptance import Alternative
 from cheapspec.core.effects import HttpReply, Op
-from cheapspec.core.ports import Context, NextToken, Score, Streaming, TargetPiece, Unusable
-from cheapspec.core.request import Request
+from cheapspec.core.ports import Context, Drawn, NextToken, Score, Streaming, TargetPiece, Unusable
+from cheapspec.core.request import Request, Sampling
+from cheapspec.core.sampling import Law
 
 __all__ = ["VllmTarget"]
 
@@ -89,6 +93,16 @@ class VllmTarget:
         if context.ids is None:
             return (yield from vllm_text.advance(context, draft, score, accepted, follow))
         return (yield from vllm_ids.advance(self.memory, request, context, draft, score, accepted, follow))
+
+    def law(self, sampling: Sampling) -> Law:
+        """The nucleus is taken at the caller's temperature."""
+        return Law(sampling.temperature, sampling.top_p or 1.0, self.memory.alternatives)
+
+    def draw(self, request: Request, context: Context, banned: Sequence[int], seed: int | None) -> Op[Drawn | Unusable]:
+        return vllm_sampling.draw(self.memory, request, context, banned, seed)
+
+    def join(self, request: Request, context: Context, ids: Sequence[int]) -> Op[Context | Unusable]:
+        return vllm_sampling.join(self.memory, request, context, ids)
 
     def continue_(self, request: Request, context: Context, max_tokens: int | None) -> Streaming[TargetPiece]:
         if context.ids is None:

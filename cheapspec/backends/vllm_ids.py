@@ -18,6 +18,7 @@ from cheapspec.backends.openai_wire import (
     target_logprob,
 )
 from cheapspec.backends.pieces import pieces_to_bytes
+from cheapspec.backends.vllm_sampling import ask_exact, fewer, tokenize_text
 from cheapspec.backends.vllm_tokens import TokenMemory
 from cheapspec.core.acceptance import TargetLogprob, shows_distribution
 from cheapspec.core.alignment import align
@@ -109,16 +110,11 @@ def _opens_thoughts(pieces: list[str]) -> bool:
     return opens_thoughts("".join(pieces).rstrip("\nĊĠ▁ "))
 
 
-def _tokenize_text(request: Request, text: str) -> HttpRequest:
-    body = {"model": request.model, "prompt": text, "add_special_tokens": False, "return_token_strs": True}
-    return HttpRequest("tokenize", "/tokenize", body)
-
-
 def score(memory: TokenMemory, request: Request, context: Context, draft: str) -> Op[Score | Unusable]:
     """Tokenize the draft by itself (the context ends in a token, so nothing can merge over the seam),
     then one billed call.
     """
-    reply = yield _tokenize_text(request, draft)
+    reply = yield tokenize_text(request, draft)
     problem = refusal(reply, "tokenize")
     if problem is not None or reply is None:
         return problem or Unusable("cannot_score", "tokenize: no reply", retryable=True)
@@ -139,13 +135,15 @@ def score(memory: TokenMemory, request: Request, context: Context, draft: str) -
         for token_id, data in zip(ids, surfaces, strict=True):
             memory.learn_text(token_id, data)
     before = context.ids or ()
-    if isinstance(context.extra, int) and len(before) + len(ids) >= context.extra:
+    # Where the target samples, one position more is listed: what may follow. Some token must stand there.
+    after = (min(memory.end_ids, default=ids[-1]),) if request.samples else ()
+    if isinstance(context.extra, int) and len(before) + len(ids) + len(after) >= context.extra:
         return Unusable("draft_context", f"the draft does not fit the window of {context.extra} tokens")
     body: dict[str, Any] = {
         "model": request.model,
-        "prompt": [*before, *ids],
+        "prompt": [*before, *ids, *after],
         "max_tokens": 1,
-        "prompt_logprobs": 1,
+        "prompt_logprobs": memory.alternatives if request.samples else 1,
         "logprobs": 1,
         "return_token_ids": True,
         "return_tokens_as_token_ids": True,
@@ -154,7 +152,11 @@ def score(memory: TokenMemory, request: Request, context: Context, draft: str) -
         **carry(request, ("cache_salt", "priority", "user")),
     }
     reply = yield HttpRequest("score", "completions", body, billed=True)
-    return read_score(memory, reply, before, ids, surfaces, draft)
+    most = fewer(reply) if request.samples else None
+    if most is not None:
+        memory.alternatives = most
+        return Unusable("sampling", f"the server lists at most {most} tokens a position", status=400)
+    return read_score(memory, reply, before, ids, surfaces, draft, after)
 
 
 def read_score(
@@ -164,22 +166,25 @@ def read_score(
     ids: tuple[int, ...],
     surfaces: tuple[bytes, ...] | None,
     draft: str,
+    after: tuple[int, ...] = (),
 ) -> Score | Unusable:
-    """The scoring call's reply as evidence about ``ids`` after ``before``."""
+    """The scoring call's reply as evidence about ``ids`` after ``before``, and about what follows where a token was put
+    there (``after``).
+    """
     problem = refusal(reply, "score")
     if problem is not None or reply is None:
         return problem or Unusable("cannot_score", "score: no reply", retryable=True)
     body = as_mapping(reply.json())
     choice = first_choice(body)
     entries = as_list(choice.get("prompt_logprobs"))
-    prompt = (*before, *ids)
+    prompt = (*before, *ids, *after)
     if len(entries) != len(prompt):
         return Unusable("cannot_score", "the reply has no log-probabilities of the prompt", lasting=True)
     echoed = ids_of(choice.get("prompt_token_ids", body.get("prompt_token_ids")))
     if echoed is not None and echoed != prompt:
         return Unusable("cannot_score", "the reply scores other token ids than were sent", lasting=True)
     rows = [listed(entry) for entry in entries]
-    drafted = list(zip(rows[len(before) :], ids, strict=True))
+    drafted = list(zip(rows[len(before) : len(before) + len(ids)], ids, strict=True))
     texts: tuple[bytes | str, ...] = surfaces or tuple(_given_text(row, token_id) for row, token_id in drafted)
     ends = align(texts, draft)
     if ends is None:
@@ -198,11 +203,12 @@ def read_score(
     return Score(
         tuple(tokens),
         ends,
-        read_next(memory, choice),
+        None if after else read_next(memory, choice),
         usage,
         read_identity(body),
         trusted=shows_distribution(numbers),
         prompt_tokens=None,
+        after=target_logprob(rows[-1], after[0], "") if after else None,
     )
 
 
@@ -249,7 +255,9 @@ def advance(
     if follow is not None and follow.text and follow.token_id is not None and not follow.ends_turn:
         exact = memory.exact(follow.token_id, follow.text)
         if exact is None:
-            exact = yield from _ask_exact(memory, request, follow.token_id, follow.text)
+            exact = yield from ask_exact(memory, request, follow.token_id, follow.text)
+        if exact is None and request.samples:
+            exact = follow.text  # what was drawn is kept, whatever its spelling
         if exact is not None:
             # vLLM decodes a token that completes a character as the whole character, so tokens of an
             # open character that were accepted count together with it.
@@ -257,16 +265,6 @@ def advance(
     return replace(
         context, text=text, tokens=context.tokens + len(kept), ids=(*(context.ids or ()), *kept), extra=context.extra
     )
-
-
-def _ask_exact(memory: TokenMemory, request: Request, token_id: int, text: str) -> Op[str | None]:
-    """The text, with or without a space before it, that tokenizes to exactly this id."""
-    for candidate in (text, " " + text):
-        reply = yield _tokenize_text(request, candidate)
-        if reply is not None and reply.status < 300 and ids_of(as_mapping(reply.json()).get("tokens")) == (token_id,):
-            memory.learn_text(token_id, candidate)
-            return candidate
-    return None
 
 
 def continue_(request: Request, context: Context, max_tokens: int | None) -> Streaming[TargetPiece]:

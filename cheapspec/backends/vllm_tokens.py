@@ -19,12 +19,18 @@ _CLEANED = (".", "?", "!", ",", "'", "n't")
 
 _BOUND = 50_000
 
+ALTERNATIVES = 20
+"""Tokens that vLLM lists a position, unless it was started with another ``--max-logprobs`` (0.32: 20)."""
+
 
 class TokenMemory:
-    """Facts about one host's vocabulary. Only ever added to, so threads may share it."""
+    """Facts about one host's vocabulary. Only ever added to, so threads may share it. ``alternatives``: how many tokens
+    a position lists.
+    """
 
     def __init__(self, end_ids: tuple[int, ...] = ()) -> None:
         self.end_ids = set(end_ids)
+        self.alternatives = ALTERNATIVES
         self._texts: dict[int, str] = {}
 
     def learn_end(self, token_id: int | None) -> None:
