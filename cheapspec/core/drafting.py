@@ -49,10 +49,11 @@ class Draft:
         """The first ``count`` tokens; a shortened draft claims nothing about its end."""
         return self if count >= len(self.tokens) else replace(self, tokens=self.tokens[:count], end=None)
 
-    @classmethod
-    def certain(cls, count: int) -> Draft:
-        """A dream: ``count`` tokens that are all sure to be accepted (what a planner may hope for)."""
-        return cls((DraftToken("", 0.0),) * count, "")
+    def after(self, text: str) -> Draft:
+        """What is left once ``text`` was verified: nothing where the draft said something else."""
+        goes_on = self.text.startswith(text)
+        rest = slice_tokens(self.tokens, len(text), len(self.text)) if goes_on else ()
+        return replace(self, tokens=rest)
 
     def sendable(self, before: str) -> Draft:
         """Cut before the first text that must not be sent after ``before``, the verified reply so far."""

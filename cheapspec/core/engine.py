@@ -4,9 +4,9 @@ Rules
 -----
 1. The target's tokenizing and the first draft run side by side. Without a draft, or without a context,
    the caller's own request goes to the target untouched (``GoDirect``), as soon as either is certain.
-2. A round (:mod:`cheapspec.core.rounds`) is one draft and one scoring call. The draft is cut before
-   anything that cannot be sent as plain text and at the caller's token limit, then the planner says how
-   much of it is scored.
+2. A round (:mod:`cheapspec.core.rounds`) is one draft and one scoring call. Drafts are cut before
+   anything that cannot be sent as plain text and at the caller's token limit; the planner says which one is
+   scored, and how much of it (:mod:`cheapspec.core.choosing`).
 3. Only what the target's numbers prove is accepted, and one token of its own after that. A token that
    ends the turn ends the reply.
 4. The end of a draft is a claim like any other: it holds only if the target ends its turn there.
@@ -23,29 +23,27 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cheapspec.core.allowance import worst_case
 from cheapspec.core.calls import OpTask, Steps
+from cheapspec.core.choosing import Chooser
 from cheapspec.core.drafting import Draft, Drafting
 from cheapspec.core.effects import Cancelled, Effect, Event, Finish, GoDirect, Note, Side
 from cheapspec.core.estimate import Estimates
 from cheapspec.core.handoff import hand_off
 from cheapspec.core.judging import Rule
 from cheapspec.core.money import Prices
-from cheapspec.core.planner import ContextPrices, Decision, plan
+from cheapspec.core.planner import ContextPrices
 from cheapspec.core.ports import Context, Drafter, NoDraft, Permit, SamplingTarget, Target, Unusable
 from cheapspec.core.request import Request
 from cheapspec.core.rounds import note_unusable, verify_round
 from cheapspec.core.sampling import Draws, SeededDraws
+from cheapspec.core.speed import Speed
 from cheapspec.core.tally import Tally
 from cheapspec.core.turn import Turn
 
 __all__ = ["Job", "Policy", "Run", "run"]
-
-_BYTES_A_TOKEN, _TOKENS_A_MESSAGE = 3, 8
-"""On the long side: English has four to five bytes a token, a chat template some four tokens a message."""
 
 Run = Generator[Effect, Event | None, None]
 
@@ -74,7 +72,8 @@ class Policy:
 @dataclass(frozen=True, slots=True)
 class Job:
     """Everything one run needs; ``at`` is the driver's clock at its start, in seconds. ``draws``: where chance comes
-    from at temperature above 0.
+    from at temperature above 0. ``estimates``: what is known of its workload. ``speed`` set: the objective is
+    latency, planned in seconds; ``draft_seconds``: of a token, by drafter.
     """
 
     request: Request
@@ -85,9 +84,11 @@ class Job:
     prices: Prices | None = None
     context_prices: ContextPrices = field(default_factory=ContextPrices)
     at: float = 0.0
-    draws: Draws = SeededDraws(0)
+    draws: Draws = field(default_factory=lambda: SeededDraws(0))
     permit: Permit | None = None
     estimates: Estimates = field(default_factory=Estimates)
+    speed: Speed | None = None
+    draft_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 def run(job: Job) -> Run:
@@ -120,13 +121,14 @@ class _Engine:
         self.calls = self.turn.calls
         self.drafters = list(job.drafters)
         self.rule = Rule(job.policy.tie_nats, job.policy.lenient_nats)
+        self.chooser = Chooser(job, self.turn)
 
     def main(self) -> Steps[None]:
         opening = yield from self.calls.op(self.target.open(self.request), Side.TARGET)
-        draft = yield from self._draft(opening)
-        if isinstance(draft, NoDraft) and not _failed(opening):
+        drafts = yield from self._drafts(opening=opening)
+        if isinstance(drafts, NoDraft) and not _failed(opening):
             yield from self.calls.cancel(opening)
-            yield GoDirect(draft.reason, draft.detail)
+            yield GoDirect(drafts.reason, drafts.detail)
             return
         while not opening.done:
             yield from self.calls.step()
@@ -139,36 +141,39 @@ class _Engine:
         if refused is not None:
             yield refused
             return
-        assert isinstance(draft, Draft)
+        assert not isinstance(drafts, NoDraft)
         self.turn.context = context
-        yield from self._rounds(draft)
+        yield from self._rounds(drafts)
 
-    def _rounds(self, draft: Draft) -> Steps[None]:
+    def _rounds(self, drafts: Sequence[Draft]) -> Steps[None]:
         while True:
-            draft = draft.sendable(self.turn.context.text).head(self._limit())
-            decision = self._decide(draft)
+            draft, decision = self.chooser.best(drafts)
             if decision.action == "direct":
                 yield GoDirect(decision.reason or "not_worth_it", decision.why)
                 return
             if decision.action != "score":
                 break
-            refused = self._refused(decision.draft_tokens)
+            refused = self.chooser.refused(decision.draft_tokens)
             if refused is not None:
                 if self.tally.rounds == 0:
                     yield refused
                     return
                 break
+            before = len(self.turn.context.text)
             rest = yield from verify_round(
                 self.turn, self.target, draft, decision.draft_tokens, self.rule, self.policy.latest
             )
             if rest is None:
                 return
-            if isinstance(rest, Unusable) or not self._worth_drafting():
+            if isinstance(rest, Unusable) or self.chooser.late():
                 break
-            following = rest if rest.tokens else (yield from self._draft())
+            others = [
+                other.after(self.turn.context.text[before:]) for other in drafts if other.drafter != draft.drafter
+            ]
+            following = yield from self._drafts([one for one in (rest, *others) if one.tokens])
             if isinstance(following, NoDraft):
                 break
-            draft = following
+            drafts = following
         yield from hand_off(self.turn, self.target)
 
     def _sample(self, context: Context) -> GoDirect | None:
@@ -186,27 +191,52 @@ class _Engine:
 
     # --- drafting --------------------------------------------------------------------------
 
-    def _limit(self) -> int:
-        limit = self.policy.draft_tokens or self.policy.max_draft_tokens
-        remaining = self.turn.remaining()
-        return limit if remaining is None else min(limit, remaining)
+    def _drafts(
+        self, left: Sequence[Draft] = (), opening: OpTask[Context | Unusable] | None = None
+    ) -> Steps[list[Draft] | NoDraft]:
+        """What may be scored next. ``left``: what is left of earlier drafts, which need not be drafted again, though
+        given text is looked at anew. With a fixed length the first drafter that has anything is enough.
+        """
+        planned, limit = self.policy.draft_tokens is None, self.chooser.limit()
+        if not planned and left:
+            return [left[0]]
+        drafts, models = list[Draft](), list[Drafter]()
+        for drafter in self.drafters if limit > 0 else ():  # some servers read 0 as "no limit"
+            proposal = drafter.propose(self.request, self.turn.context.text, limit)
+            if proposal is None:
+                models.append(drafter)
+            elif told := tuple(token for token in proposal if token.text):
+                drafts.append(Draft(told, drafter.name, static=True))
+                if not planned and not models:
+                    return drafts
+        anew = {draft.drafter for draft in drafts}
+        drafts += [draft for draft in left if draft.drafter not in anew]
+        failure = NoDraft("no_draft", "no drafter had anything to propose")
+        if models and all(draft.static for draft in drafts):
+            doubt = self.chooser.why_not([drafter.name for drafter in models], drafts)
+            asked = (yield from self._ask(models, opening)) if doubt is None else NoDraft(doubt.reason, doubt.why)
+            if isinstance(asked, Draft):
+                return [asked, *drafts]
+            failure = asked
+        return drafts or failure
 
-    def _draft(self, opening: OpTask[Context | Unusable] | None = None) -> Steps[Draft | NoDraft]:
-        """Ask the drafters in order. One whose host fails is not asked again in this request; the ones after
+    def _ask(
+        self, models: Sequence[Drafter], opening: OpTask[Context | Unusable] | None = None
+    ) -> Steps[Draft | NoDraft]:
+        """Ask the models in order. One whose host fails is not asked again in this request; the ones after
         it get their chance, unless the time is up or ``opening`` has failed.
         """
-        started, failure = self.calls.now, NoDraft("no_draft", "no drafter had anything to propose")
-        for drafter in tuple(self.drafters):
-            drafting = Drafting(self.calls, drafter)
-            yield from drafting.begin(self.request, self.turn.context.text, self._limit())
+        failure = NoDraft("no_draft", "no drafter had anything to propose")
+        for drafter in models:
+            started, drafting = self.calls.now, Drafting(self.calls, drafter)
+            yield from drafting.begin(self.request, self.turn.context.text, self.chooser.limit())
             yield from self._await(drafting, opening)
-            self.tally.seconds_draft += self.calls.now - started
+            seconds = self.calls.now - started
+            self.tally.seconds_draft += seconds
             self.tally.local_tokens += drafting.written
-            started = self.calls.now
             if isinstance(drafting.result, Draft):
+                yield Note("drafted", {"drafter": drafter.name, "tokens": drafting.written, "seconds": seconds})
                 return drafting.result
-            if drafting.local:
-                continue
             assert drafting.result is not None
             failure = drafting.result
             facts = {"reason": failure.reason, "detail": failure.detail, "broken": failure.broken}
@@ -226,60 +256,6 @@ class _Engine:
             yield from drafting.pump()
             if not in_time or self.calls.now >= deadline:
                 yield from drafting.stop()
-
-    # --- planning --------------------------------------------------------------------------
-
-    def _decide(self, draft: Draft) -> Decision:
-        return plan(
-            self.tally.rounds,
-            self.job.prices,
-            self._context_tokens(),
-            self.job.context_prices,
-            draft.tokens,
-            finished=draft.end == "stop",
-            remaining=self.turn.remaining(),
-            can_score=self.target.can_score,
-            can_force=self.target.can_force,
-            simulate_scoring=self.policy.simulate_scoring,
-            fixed=self.policy.draft_tokens,
-            outlook=self.turn.rates.outlook(draft.tokens, draft.drafter, static=draft.static),
-        )
-
-    def _refused(self, draft_tokens: int) -> GoDirect | None:
-        """Why this step is not taken: the time is over, or the allowance cannot bear its worst case."""
-        if self._late():
-            return GoDirect("latency", "the time that speculating may add is over")
-        if not self._permitted(draft_tokens):
-            return GoDirect("allowance", "speculation has used up what it may lose")
-        return None
-
-    def _permitted(self, draft_tokens: int) -> bool:
-        """Can the allowance bear this step's worst case? With a fixed K, or without a price, nobody asks it."""
-        permit, prices = self.job.permit, self.job.prices
-        if permit is None or prices is None or self.policy.draft_tokens is not None:
-            return True
-        forced = self.target.can_force and not self.policy.simulate_scoring
-        first, context = self.tally.rounds == 0, self._context_tokens()
-        return permit.admit(worst_case(prices, context, draft_tokens, first=first, forced=forced))
-
-    def _context_tokens(self) -> int:
-        """Prompt and verified reply. A text route tells the prompt's length only with its first score: until
-        then it is estimated on the long side, since a context that is taken for short flatters the plan.
-        """
-        context = self.turn.context
-        known = context.prompt_tokens
-        return (self._prompt_estimate() if known is None else known) + context.tokens
-
-    def _prompt_estimate(self) -> int:
-        texts = [self.request.prompt or "", *(str(message.get("content", "")) for message in self.request.messages)]
-        return sum(len(text.encode()) // _BYTES_A_TOKEN + _TOKENS_A_MESSAGE for text in texts)
-
-    def _late(self) -> bool:
-        return self.policy.latest is not None and self.calls.now >= self.policy.latest
-
-    def _worth_drafting(self) -> bool:
-        """Is there time for another round, and would even a draft that is sure to hold pay for it?"""
-        return not self._late() and self._decide(Draft.certain(self._limit())).action == "score"
 
 
 def _failed(opening: OpTask[Context | Unusable] | None) -> bool:

@@ -215,7 +215,6 @@ def test_a_head_claims_nothing_about_the_end() -> None:
     draft = Draft(TOKENS, "d", "stop")
     assert draft.head(3) is draft and draft.head(9) is draft
     assert draft.head(2) == Draft(TOKENS[:2], "d", None)
-    assert Draft.certain(2).tokens == (DraftToken("", 0.0),) * 2
 
 
 @given(st.integers(-1, 8), st.integers(-1, 8))
@@ -246,3 +245,12 @@ def test_only_plain_text_is_sent(before: str, text: str, sent: str) -> None:
     draft = Draft((DraftToken(text, -0.1),), "d", "stop").sendable(before)
     assert draft.text == sent
     assert draft.end == ("stop" if sent == text else None)
+
+
+def test_what_is_left_of_a_draft_follows_the_verified_text() -> None:
+    """It goes on after text that it said itself, with its claim about the end; of another text nothing is left."""
+    draft = Draft(TOKENS, "d", "stop")
+    first = TOKENS[0].text
+    assert draft.after(first) == Draft(TOKENS[1:], "d", "stop")
+    assert draft.after(draft.text).tokens == () == draft.after(f"{first}?").tokens
+    assert draft.after("") == draft

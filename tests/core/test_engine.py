@@ -78,7 +78,9 @@ def on(purpose: str, *faults: Any) -> Callable[[Start, int], Any]:
 def test_tokenizing_and_drafting_run_side_by_side() -> None:
     """Both calls are begun before anything is waited for; the wait is for either, until the draft's deadline."""
     model = pinned(REPLY)
-    steps = run(job(asked(), ScriptedTarget(model), [ScriptedDrafter(model)], policy=Policy(draft_seconds=5.0)))
+    steps = run(
+        job(asked(), ScriptedTarget(model), [ScriptedDrafter(model)], policy=Policy(draft_tokens=9, draft_seconds=5.0))
+    )
     effects = [steps.send(None) for _ in range(3)]
     assert [(one.side, one.request.purpose) for one in effects if isinstance(one, Start)] == [
         (Side.TARGET, "tokenize"),
@@ -132,10 +134,12 @@ def test_a_limit_of_nothing_goes_direct() -> None:
 
 
 def test_a_deadline_without_text_goes_direct_and_a_cold_host_lingers() -> None:
-    """No further drafter is asked: the time is up."""
+    """No further host is asked: the time is up."""
     model = pinned(REPLY)
     drafter, target = ScriptedDrafter(model), ScriptedTarget(model)
-    given = job(asked(), target, [drafter, Proposing([REPLY])], policy=Policy(draft_tokens=9, draft_seconds=4.0))
+    given = job(
+        asked(), target, [drafter, ScriptedDrafter(model, "other")], policy=Policy(draft_tokens=9, draft_seconds=4.0)
+    )
     played = play(run(given), lambda start: None if start.side is Side.DRAFT else target.answer(start))
     assert played.direct == GoDirect("draft_deadline", "scripted gave no text in time")
     assert played.cancelled == [Cancel(2, linger=True)]
@@ -158,6 +162,7 @@ def test_a_deadline_with_text_uses_the_text() -> None:
     assert steps.send(Answered(1, reply, 0.5)) == WaitAny((2,), 1.5)
     assert steps.send(Opened(2, 200, {}, 1.0)) == WaitAny((2,), 1.0)
     assert steps.send(Received(2, next(iter(lines)), 2.5)) == Cancel(2)
+    assert steps.send(None) == Note("drafted", {"drafter": "scripted", "tokens": 1, "seconds": 2.5})
     scoring = steps.send(None)
     assert isinstance(scoring, Start) and scoring.request.body is not None and scoring.request.body["draft"] == "The"
     assert given.tally.seconds_draft == 2.5

@@ -1,0 +1,143 @@
+"""Which draft is scored, how much of it, and whether it is worth asking a model for one.
+
+Rules
+-----
+* Several drafters compete in each round: each of their drafts is planned, the one with the highest expected gain is
+  scored. Drafts of given text are there at once; a model is asked only where it could win.
+* What a model could win is a dream: a draft as long as may be, of the tokens it is surest of, whose end holds too.
+  If even that does not pay, or does not clearly beat the best draft at hand, nobody waits for it. Where the
+  objective is latency the time of drafting counts.
+* A step needs more than a plan: time that is left (``Policy.latest``), and the allowance's leave.
+* With fixed ``draft_tokens`` nothing is planned: the first drafter with anything to propose is scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cheapspec.core.acceptance import DraftToken
+from cheapspec.core.allowance import worst_case
+from cheapspec.core.drafting import Draft
+from cheapspec.core.effects import GoDirect
+from cheapspec.core.planner import Decision, plan
+from cheapspec.core.priors import Outlook
+from cheapspec.core.speed import seconds_context, seconds_rates
+from cheapspec.core.turn import Turn
+
+if TYPE_CHECKING:
+    from cheapspec.core.engine import Job
+
+__all__ = ["Chooser"]
+
+_BYTES_A_TOKEN, _TOKENS_A_MESSAGE = 3, 8
+"""On the long side: English has four to five bytes a token, a chat template some four tokens a message."""
+
+_CLEARLY = 1.25  # times the best draft at hand: what a dream must be worth to be asked for
+
+
+class Chooser:
+    """Plans the rounds of one request."""
+
+    def __init__(self, job: Job, turn: Turn) -> None:
+        self._job = job
+        self._turn = turn
+
+    def limit(self) -> int:
+        """How long a draft may be."""
+        policy, remaining = self._job.policy, self._turn.remaining()
+        limit = policy.draft_tokens or policy.max_draft_tokens
+        return limit if remaining is None else min(limit, remaining)
+
+    def best(self, drafts: Sequence[Draft]) -> tuple[Draft, Decision]:
+        """The draft to score and what to do with it; of equally good ones the first. ``drafts`` is not empty."""
+        cut = [draft.sendable(self._turn.context.text).head(self.limit()) for draft in drafts]
+        planned = [(draft, self._decide(draft)) for draft in cut]
+        return max(planned, key=lambda pair: (pair[1].action == "score", pair[1].expected_gain or 0.0))
+
+    def why_not(self, models: Sequence[str], at_hand: Sequence[Draft] = ()) -> Decision | None:
+        """Why none of these models is asked for a draft, ``None``: one of them could pay, and clearly more than the
+        drafts that are there.
+        """
+        if self._job.policy.draft_tokens is not None:
+            return None
+        if self.late():
+            return Decision("direct", 0, None, "the time that speculating may add is over", "latency")
+        there = [self._decide(draft) for draft in at_hand]
+        best = max((one.expected_gain or 0.0 for one in there if one.action == "score"), default=0.0)
+        dreams = [self._dream(name) for name in models]
+        for name, dream in zip(models, dreams, strict=True):
+            waiting = self._job.draft_seconds.get(name, 0.0) * dream.draft_tokens if self._job.speed else 0.0
+            if dream.action == "score" and (dream.expected_gain or 0.0) - waiting > _CLEARLY * best:
+                return None
+        return dreams[0]
+
+    def _dream(self, drafter: str) -> Decision:
+        sure = [DraftToken("", 0.0)] * self.limit()
+        outlook = replace(self._turn.rates.outlook(sure, drafter), end=1.0)
+        return self._plan(sure, drafter, outlook, finished=True, static=False)
+
+    def refused(self, draft_tokens: int) -> GoDirect | None:
+        """Why this step is not taken: the time is over, or the allowance cannot bear its worst case."""
+        if self.late():
+            return GoDirect("latency", "the time that speculating may add is over")
+        if not self._permitted(draft_tokens):
+            return GoDirect("allowance", "speculation has used up what it may lose")
+        return None
+
+    def late(self) -> bool:
+        """Speculating ends now, or has."""
+        latest = self._job.policy.latest
+        return latest is not None and self._turn.calls.now >= latest
+
+    def _decide(self, draft: Draft) -> Decision:
+        outlook = self._turn.rates.outlook(draft.tokens, draft.drafter, static=draft.static)
+        return self._plan(draft.tokens, draft.drafter, outlook, finished=draft.end == "stop", static=draft.static)
+
+    def _plan(
+        self, tokens: Sequence[DraftToken], drafter: str, outlook: Outlook, *, finished: bool, static: bool
+    ) -> Decision:
+        job, target = self._job, self._job.target
+        context, rates = job.context_prices, None
+        if job.speed is not None:
+            forced = not target.can_score and not job.policy.simulate_scoring
+            rates = seconds_rates(job.speed, 0.0 if static else job.draft_seconds.get(drafter, 0.0), forced=forced)
+            context = seconds_context(job.tally.cached_share, scoring_reuses=context.qs < 1.0)
+        return plan(
+            job.tally.rounds,
+            job.prices,
+            self.context_tokens(),
+            context,
+            tokens,
+            finished=finished,
+            remaining=self._turn.remaining(),
+            can_score=target.can_score,
+            can_force=target.can_force,
+            simulate_scoring=job.policy.simulate_scoring,
+            fixed=job.policy.draft_tokens,
+            outlook=outlook,
+            rates=rates,
+        )
+
+    def _permitted(self, draft_tokens: int) -> bool:
+        """Can the allowance bear this step's worst case? With a fixed K, or without a price, nobody asks it."""
+        permit, prices, policy = self._job.permit, self._job.prices, self._job.policy
+        if permit is None or prices is None or policy.draft_tokens is not None:
+            return True
+        forced = not self._job.target.can_score and not policy.simulate_scoring
+        first, context = self._job.tally.rounds == 0, self.context_tokens()
+        return permit.admit(worst_case(prices, context, draft_tokens, first=first, forced=forced))
+
+    def context_tokens(self) -> int:
+        """Prompt and verified reply. A text route tells the prompt's length only with its first score: until
+        then it is estimated on the long side, since a context that is taken for short flatters the plan.
+        """
+        context = self._turn.context
+        known = context.prompt_tokens
+        return (self._prompt_estimate() if known is None else known) + context.tokens
+
+    def _prompt_estimate(self) -> int:
+        request = self._job.request
+        texts = [request.prompt or "", *(str(message.get("content", "")) for message in request.messages)]
+        return sum(len(text.encode()) // _BYTES_A_TOKEN + _TOKENS_A_MESSAGE for text in texts)
