@@ -27,9 +27,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from benchmarks.replies import Engine, Reply, Store, converse, kept_replies
-from benchmarks.rows import model_row, static_row, text_row
+from benchmarks.rows import model_row, static_rows, text_row
 from cheapspec.bench.prompts import CHAT, KINDS, Prompt, chosen, shipped
-from cheapspec.core.lookup import Prediction, PromptLookup
 from cheapspec.core.traces import DraftRow, RequestTrace, StaticRow, dump_trace, load_trace
 from cheapspec.embedded import EmbeddedServer, weights
 
@@ -92,7 +91,7 @@ class Recorder:
         others = self._rows(foreign, FOREIGN, text_row, ask)
         statics: dict[str, tuple[StaticRow, ...]] = {}
         with self._engines(DRAFT) as engines:  # it has the target's vocabulary and loads faster
-            told = self._each("lookup", replies, engines, _statics)
+            told = self._each("lookup", replies, engines, static_rows)
         statics = {reply.id: row for reply, row in zip(replies, told, strict=True)}
         traces = [
             RequestTrace(
@@ -173,11 +172,6 @@ class Recorder:
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-
-
-def _statics(engine: Engine, reply: Reply) -> tuple[StaticRow, ...]:
-    predicted = (Prediction(),) if reply.prediction is not None else ()
-    return tuple(static_row(engine, reply, drafter) for drafter in (PromptLookup(), *predicted))
 
 
 def _write(folder: Path, traces: Sequence[RequestTrace], texts: dict[str, str]) -> None:

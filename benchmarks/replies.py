@@ -57,19 +57,6 @@ class Reply:
     shared: int = 0
     prediction: str | None = None
 
-    @property
-    def texts(self) -> int:
-        """How many of the tokens are text: all but the one that ends the turn."""
-        return len(self.ids) - (self.finish == "stop")
-
-    @property
-    def offsets(self) -> list[int]:
-        """Where each token begins in the reply's bytes, and, last, where the reply ends."""
-        out = [0]
-        for size in self.sizes:
-            out.append(out[-1] + size)
-        return out
-
 
 class Store:
     """Files of JSON by key, in ``bench/`` of the weights' cache."""
@@ -102,9 +89,15 @@ class Engine:
     """
 
     def __init__(self, url: str, model: str, slot: int = 0) -> None:
+        self.url = url
         self.model = model
         self._slot = slot
-        self._http = httpx2.Client(base_url=url, timeout=None, trust_env=False)
+        self._http = httpx2.Client(
+            base_url=url,
+            timeout=None,
+            trust_env=False,
+            limits=httpx2.Limits(max_keepalive_connections=0),  # llama.cpp hangs up on idle ones without a word
+        )
         self.end_ids = frozenset(ids[0] for name in _ENDS if len(ids := self.tokenize(name, special=True)) == 1)
 
     def close(self) -> None:

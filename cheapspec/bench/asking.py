@@ -21,17 +21,21 @@ __all__ = ["DraftAsker"]
 class DraftAsker:
     """Callable with a prefix of the reply; returns what ``drafter`` would write next, at most ``window`` tokens.
 
-    Keeps one connection; close it with :meth:`close`.
+    Close it with :meth:`close`.
     """
 
     def __init__(self, drafter: Drafter, request: Request, window: int = 8) -> None:
         self._drafter = drafter
         self._request = request
         self._window = window
-        self._http = httpx2.Client(timeout=600, trust_env=False)  # draft hosts are near: no proxy
+        self._http = httpx2.Client(
+            timeout=600,
+            trust_env=False,  # draft hosts are near: no proxy
+            limits=httpx2.Limits(max_keepalive_connections=0),  # llama.cpp hangs up on idle ones without a word
+        )
 
     def close(self) -> None:
-        """Drop the connection."""
+        """Free what the HTTP client holds."""
         self._http.close()
 
     def __call__(self, prefix: str) -> Sequence[Drafted]:

@@ -3,7 +3,7 @@
 That is what the clairvoyant needs (:mod:`cheapspec.core.oracle`): the bench asks the drafters again, along the final
 reply, after both arms are done. It costs local computation only. The meaning of each number is said in
 :mod:`cheapspec.core.traces`; rows are aligned by bytes, so any tokenizer will do. A character of several target
-tokens belongs to the last of them; nothing is known of the others.
+tokens is dealt with at the first of them; where it is contradicted, nothing is known of the others.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ class Spoken:
         return at
 
     def owner(self, place: int) -> int:
-        """The token that holds byte ``place``; behind the text, the last position."""
-        at = 0
-        while at < self.texts and self.offsets[at + 1] <= place:
-            at += 1
+        """The token that holds byte ``place`` (of a character of several tokens, the first); behind the text, the last
+        position.
+        """
+        at = self.covered(0, place)
         return min(at, len(self.sizes) - 1)
 
 
@@ -121,6 +121,7 @@ def draft_row(ask: Ask, said: Spoken, name: str) -> DraftRow:
     at = 0
     while at < length:
         if said.inside(at):
+            logprobs[at] = None
             at += 1
             continue
         tokens, first, place, wrong = ask(said.before(at)), at, said.offsets[at], False
