@@ -21,6 +21,7 @@ from cheapspec.core.assembly import assemble
 from cheapspec.core.records import RequestRecord, TraceReader
 from cheapspec.core.speed import DraftSpeed, TargetSpeed
 from cheapspec.core.traces import RequestTrace, load_trace
+from cheapspec.core.untyped import as_mapping, is_number
 from cheapspec.errors import CheapspecError
 
 __all__ = ["Source", "from_files", "from_ledger"]
@@ -118,6 +119,6 @@ def _measure(source: Source, record: RequestRecord) -> None:
             fresh = usage.input_tokens - (usage.cached_tokens or 0)
             source.target_speed = source.target_speed.observe(fresh, usage.output_tokens, call.seconds)
     info = record.info or {}
-    seconds = (info.get("seconds") or {}).get("draft")
-    if seconds and info.get("drafted_tokens"):
-        source.draft_speed = source.draft_speed.observe(int(info["drafted_tokens"]), float(seconds))
+    seconds, tokens = as_mapping(info.get("seconds")).get("draft"), info.get("drafted_tokens")
+    if is_number(seconds) and seconds > 0 and isinstance(tokens, int) and tokens:
+        source.draft_speed = source.draft_speed.observe(tokens, seconds)
