@@ -16,7 +16,7 @@ from cheapspec.backends.text_target import TextTarget
 from cheapspec.backends.together import TogetherTarget
 from cheapspec.backends.vllm import VllmTarget
 from cheapspec.backends.vllm_tokens import TokenMemory
-from cheapspec.core.acceptance import TargetLogprob, verify_greedy
+from cheapspec.core.acceptance import Alternative, TargetLogprob, verify_greedy
 from cheapspec.core.effects import HttpReply, HttpRequest, Op
 from cheapspec.core.ports import Context, Score, Target, Unusable
 from cheapspec.core.received import content_text, first_choice, read_usage
@@ -32,6 +32,7 @@ _QUESTION = "Write the numbers from one to six as words, separated by commas."
 _BEGUN = "The numbers from one to twelve, written as words: one, two, three, four,"
 """For models that only go on with a text."""
 _REPLY_TOKENS = 16
+_CONTINUED_TOKENS = 4
 _OLLAMA = "fp_ollama"  # in every reply of /v1 (0.24.0 and 0.33.0-rc2, recorded 2026-11-29)
 _TIE_NATS = 0.5
 """Two kernels of one model may differ by some tenths of a nat in bf16 (gaps of 0.125 are common)."""
@@ -215,24 +216,30 @@ class Probe:
             start = yield from _as_probe(self.target.advance(self.request, context, own, score, half + 1, None))
         if isinstance(start, Unusable):
             return self._unusable(start)
-        call = self.target.continue_(self.request, start, 4).request
+        call = self.target.continue_(self.request, start, _CONTINUED_TOKENS).request
         body = {key: value for key, value in (call.body or {}).items() if key != "stream_options"}
         reply = yield replace(call, purpose="probe", stream=False, body={**body, "stream": False})
         problem = refusal(reply, "continue")
         if reply is None or (problem is not None and problem.retryable):
             return self._unusable(problem or Unusable("not_probed", retryable=True))
-        text, cached = self._continued(reply, start.text)
+        begun = sum(end is not None and end <= len(start.text) for end in score.ends)
+        text, cached = self._continued(reply, start.text, begun)
         rest = own[len(start.text) :]
-        follows = text is not None and (rest.startswith(text) or text.startswith(rest))
+        follows = bool(text) and text is not None and (rest.startswith(text) or text.startswith(rest))
         self.note(f"from the middle of that reply it {'continues' if follows else 'does not continue'}")
         known = (start.prompt_tokens or score.prompt_tokens or 0) + start.tokens
         return self._all(follows, _uncached(cached or 0, known))
 
-    def _continued(self, reply: HttpReply, begun: str) -> tuple[str | None, int | None]:
-        """The text of a continuation without the beginning said again, and how much of the prompt was cached."""
+    def _continued(self, reply: HttpReply, begun: str, tokens: int) -> tuple[str | None, int | None]:
+        """The text of a continuation without the beginning said again, and how much of the prompt was cached.
+
+        A server that closes the turn and answers anew writes the same words, but no more of them than were asked for.
+        """
         text, cached = _continued(reply)
         if isinstance(self.target, TextTarget) and text is not None:
             again = text.startswith(begun)
+            if again and (tokens <= _CONTINUED_TOKENS or len(text) == len(begun)):
+                return None, cached
             self.facts = replace(self.facts, says_again=again)
             if again:
                 self.note("a continuation says the beginning again, which is taken off")
@@ -280,9 +287,15 @@ def _shifted(tokens: tuple[TargetLogprob, ...]) -> bool:
     for token, follower in pairwise(tokens):
         best = max(token.top, key=lambda one: one.logprob, default=None)
         if best is not None:
-            own += best.token_id == token.token_id
-            after += best.token_id == follower.token_id
+            own += _same(best, token)
+            after += _same(best, follower)
     return after > own
+
+
+def _same(listed: Alternative, token: TargetLogprob) -> bool:
+    if listed.token_id is not None and token.token_id is not None:
+        return listed.token_id == token.token_id
+    return listed.text == token.text
 
 
 def _corrupted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The command line: ``cheapspec demo``, ``chat``, ``report``, ``replay``, ``prices``.
+"""The command line: ``cheapspec demo``, ``chat``, ``doctor``, ``report``, ``replay``, ``prices``.
 
 Exit status: 0 good, 1 found something wrong, 2 misuse.
 """
@@ -159,6 +159,21 @@ def prices(
     from cheapspec.cli.prices import run
 
     raise typer.Exit(run(model, base_url, refresh=update, as_json=json))
+
+
+@app.command()
+def doctor(
+    model: Annotated[str | None, typer.Option(help="Target model to be checked.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="Its API, as for openai (…/v1).")] = None,
+    yes_spend: Annotated[
+        bool, typer.Option("--yes-spend", "--yes", "-y", help="Probe the target without asking; it costs a little.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Check settings, draft host, target and prices: which rules can save here, and what to do if none can."""
+    from cheapspec.cli.doctor import run
+
+    raise typer.Exit(run(model, base_url, spend=yes_spend, as_json=json))
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from cheapspec.drive.local import hosts
 from cheapspec.drive.replies import elapsed
 from cheapspec.drive.runtime import Runtime
 
-__all__ = ["SendFunction", "handle"]
+__all__ = ["SendFunction", "handle", "obey"]
 
 T = TypeVar("T")
 
@@ -56,6 +56,11 @@ def handle(
         response.read()
     elapsed(response, started)
     return response
+
+
+def obey(send: SendFunction, steps: Steps[T]) -> T:
+    """Carry out steps that belong to no request of a caller's, in this thread."""
+    return _Executor(send).obey(steps)
 
 
 class _Executor:

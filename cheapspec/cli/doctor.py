@@ -1,0 +1,284 @@
+"""``cheapspec doctor``: is everything in place to save, and if not, what to do.
+
+Rules
+-----
+* Nothing is spent without a yes: the probe of a target says first what it costs at most. What an earlier probe found
+  is shown from the ledger while it counts, for nothing.
+* No key is ever printed.
+* Exit status: 0 all is well, 1 something is wrong, 2 the question or the settings cannot be read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from cheapspec.backends.facts import Facts
+from cheapspec.cli.doctor_checks import (
+    DraftState,
+    Problem,
+    Target,
+    drafts,
+    known,
+    probe_price,
+    probe_target,
+    shown_url,
+    target,
+)
+from cheapspec.cli.doctor_view import show
+from cheapspec.cli.terminal import dollars
+from cheapspec.core.acceptance import DraftToken
+from cheapspec.core.money import Prices, format_usd
+from cheapspec.core.planner import ContextPrices, plan
+from cheapspec.doors import Shared
+from cheapspec.drive.urls import cannot_score
+from cheapspec.prices import PriceBook, Quote
+from cheapspec.settings import Speculation, disabled
+
+__all__ = ["Answer", "Rule", "run"]
+
+_DEFAULT_BASE = "https://api.openai.com/v1"
+_EXAMPLE = (500, 150, 0.95)
+"""Prompt tokens, reply tokens, and the draft's probability a token, of which the expected saving is told."""
+_LATER = ("agree", "answer", "judge", "ok_or_answer", "patch")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Whether an acceptance rule can serve here. ``expected_saving_share``: of the bill, for the stated example."""
+
+    rule: str
+    possible: bool
+    why: str
+    expected_saving_share: float | None = None
+    fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Everything that the doctor found. ``facts``: ``None`` when the target was not asked."""
+
+    settings: dict[str, Any]
+    drafts: list[DraftState]
+    model: str | None
+    base_url: str
+    facts: Facts | None
+    probed_at: float | None
+    quote: Quote | None
+    rules: list[Rule]
+    problems: list[Problem]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON of ``--json``."""
+        facts = self.facts or Facts(reason="not_probed")
+        return {
+            "ok": not self.problems,
+            "settings": self.settings,
+            "draft": {"drafters": [_draft_json(one) for one in self.drafts]},
+            "target": {
+                "model": self.model,
+                "base_url": self.base_url,
+                "backend": facts.backend if self.facts else None,
+                "probed_at": self.probed_at,
+                **{name: getattr(facts, name) if self.facts else None for name in _FACTS},
+                "reason": facts.reason or None,
+                "evidence": list(facts.evidence),
+            },
+            "prices": _prices_json(self.quote),
+            "rules": [
+                {
+                    "rule": one.rule,
+                    "possible": one.possible,
+                    "why": one.why,
+                    "expected_saving_share": one.expected_saving_share,
+                    "fix": one.fix,
+                }
+                for one in self.rules
+            ],
+            "problems": [{"what": one.what, "fix": one.fix} for one in self.problems],
+        }
+
+
+_FACTS = ("can_score", "can_force", "can_continue", "can_judge", "reports_cached_tokens", "qs", "qh")
+
+
+def run(model: str | None, base_url: str | None, *, spend: bool, as_json: bool) -> int:
+    """Returns the exit status.
+
+    :raises SettingsError: the settings cannot be read.
+    """
+    given = Speculation()
+    base = (base_url or os.environ.get("OPENAI_BASE_URL") or _DEFAULT_BASE).rstrip("/")
+    console = Console(stderr=True, highlight=False)
+    with console.status("asking the draft host"):
+        found = drafts(given)
+    shared = Shared(given.override({"draft": None}, "doctor"))
+    quote = None if model is None else PriceBook(given.prices).quote(model, base)
+    facts, at = (None, None) if model is None else _target(console, shared, model, base, quote, spend, as_json)
+    problems = [problem for state in found for problem in state.problems]
+    problems += _problems(given, model, base, facts, quote)
+    rules = _rules(facts, quote.prices if quote is not None else None, given)
+    answer = Answer(_settings(given), found, model, shown_url(base), facts, at, quote, rules, problems)
+    if as_json:
+        print(json.dumps(answer.to_dict(), indent=2, allow_nan=False))
+    else:
+        show(Console(highlight=False), answer.to_dict())
+    return 1 if problems else 0
+
+
+def _target(
+    console: Console, shared: Shared, model: str, base: str, quote: Quote | None, spend: bool, as_json: bool
+) -> tuple[Facts | None, float | None]:
+    """What is known of the target, or is found out now."""
+    endpoint = target(shared, model, base)
+    host = endpoint.passed.request.url.host
+    if endpoint.backend in ("generic", "openai") or (endpoint.backend == "auto" and cannot_score(host)):
+        why = f"{host} is known to return no log-probabilities of text that it is sent; it was not asked"
+        return Facts(reason="cannot_score", evidence=(why,)), None
+    earlier = known(shared, endpoint)
+    if earlier is not None and not spend:
+        return earlier
+    if not spend and not _agreed(endpoint, quote, as_json):
+        return None, None
+    with console.status("asking the target"):
+        return probe_target(shared, endpoint), None
+
+
+def _agreed(endpoint: Target, quote: Quote | None, as_json: bool) -> bool:
+    """Whether the user says yes to what the probe costs; no without a terminal."""
+    price = probe_price(quote.prices if quote is not None else None)
+    told = "a price that nobody knows" if price is None else f"at most {dollars(price)}"
+    if as_json or not sys.stdin.isatty():
+        return False
+    question = (
+        f"A probe of {endpoint.model} at {shown_url(endpoint.base_url)} makes some six calls and costs {told}. Go on?"
+    )
+    return typer.confirm(question, err=True)
+
+
+def _problems(
+    given: Speculation, model: str | None, base: str, facts: Facts | None, quote: Quote | None
+) -> list[Problem]:
+    found: list[Problem] = []
+    if disabled() or not given.enabled:
+        found.append(Problem("cheapspec is switched off", "unset CHEAPSPEC_DISABLED, or set enabled = true"))
+    if not given.drafts:
+        fix = "set CHEAPSPEC_DRAFT=qwen2.5:3b (a model of your Ollama), or [speculation] draft in cheapspec.toml"
+        found.append(Problem("no draft model is set, so every request goes direct", fix))
+    if model is None:
+        return found
+    if quote is not None and quote.prices is None:
+        fix = f'[prices."{model}"] input = … output = … in cheapspec.toml (dollars per million tokens)'
+        found.append(Problem(f"nobody knows the price of {model}, so its requests go direct", fix))
+    elif quote is not None and quote.prices is not None and quote.prices.output <= quote.prices.input:
+        found.append(Problem(f"output of {model} costs no more than input: nothing to save", "use another target"))
+    if facts is None:
+        price = probe_price(quote.prices if quote is not None else None)
+        told = "" if price is None else f" (at most {dollars(price)})"
+        what = f"what {model} can do was not asked{told}"
+        found.append(Problem(what, f"cheapspec doctor --model {model} --base-url {shown_url(base)} --yes-spend"))
+    elif not (facts.can_score or facts.can_force):
+        found.append(_cannot(facts, base))
+    elif facts.can_force and not facts.can_score:
+        what = "the target can be forced, not score: verifying costs output price and saves nothing"
+        found.append(Problem(what, "use vLLM or SGLang for a target of your own"))
+    return found
+
+
+def _cannot(facts: Facts, base: str) -> Problem:
+    last = facts.evidence[-1] if facts.evidence else facts.reason
+    if facts.reason == "not_probed":
+        return Problem(
+            f"the target did not answer the probe: {last}", f"see that {shown_url(base)} answers, then try again"
+        )
+    if facts.reason == "reasoning":
+        return Problem("the target thinks before it answers", 'switch thinking off: reasoning_effort="none"')
+    fix = "use a target that does: vLLM, SGLang, Fireworks, Together or Mistral (docs/backends.md)"
+    return Problem(f"the target does not score text: {last}", fix)
+
+
+def _rules(facts: Facts | None, prices: Prices | None, given: Speculation) -> list[Rule]:
+    scores = facts is not None and (facts.can_score or facts.can_force)
+    if facts is None:
+        why, fix = "the target was not asked", "name it with --model and --base-url"
+    elif scores:
+        how = "scores text" if facts.can_score else "can be forced, at output price"
+        why, fix = f"the target {how}", None
+    else:
+        why = facts.evidence[-1] if facts.evidence else facts.reason
+        fix = "a target that scores text (docs/backends.md)"
+    share = _expected(facts, prices, given) if facts is not None and scores else None
+    exact = [Rule(name, scores, why, share if name == "exact" else None, fix) for name in ("exact", "lenient")]
+    paid = "the target writes the whole reply, so it saves no money: for own targets and measurements"
+    return [
+        *exact,
+        Rule("text_match", False, paid),
+        *(Rule(name, False, "not available in this version") for name in _LATER),
+    ]
+
+
+def _expected(facts: Facts, prices: Prices | None, given: Speculation) -> float | None:
+    """Of a first turn of the example's size, with what was measured of caches."""
+    if prices is None:
+        return None
+    prompt, reply, probability = _EXAMPLE
+    cached = float((prices.cached_input or prices.input) / prices.input) if prices.input else 1.0
+    reused = 1.0 if facts.qs is None else facts.qs + (1 - facts.qs) * cached
+    context = ContextPrices(q0=1.0, qs=reused, qh=cached)
+    draft = [DraftToken("x", math.log(probability))] * reply
+    made = plan(
+        0,
+        prices,
+        prompt,
+        context,
+        draft,
+        finished=True,
+        can_score=facts.can_score,
+        can_force=facts.can_force,
+        simulate_scoring=given.simulate_scoring,
+    )
+    whole = (prompt * prices.input + reply * prices.output) / 1_000_000
+    if made.action != "score" or made.expected_gain is None or not whole:
+        return 0.0
+    return round(float(Decimal(str(made.expected_gain)) / whole), 4)
+
+
+def _settings(given: Speculation) -> dict[str, Any]:
+    ledger = given.ledger if isinstance(given.ledger, str) else None if given.ledger is None else "an object"
+    return {
+        "draft": [str(spec) for spec in given.drafts],
+        "draft_url": None if given.draft_url is None else shown_url(given.draft_url),
+        "target_backend": given.target_backend,
+        "accept": str(given.accept),
+        "allowance": given.allowance,
+        "ledger": "the default file" if ledger is None else shown_url(ledger) if "://" in ledger else ledger,
+        "enabled": given.enabled and not disabled(),
+    }
+
+
+def _draft_json(state: DraftState) -> dict[str, Any]:
+    return {
+        "drafter": state.drafter,
+        "host": state.host,
+        "reachable": state.reachable,
+        "has_model": state.has_model,
+        "version": state.version,
+        "models": list(state.models),
+    }
+
+
+def _prices_json(quote: Quote | None) -> dict[str, Any]:
+    if quote is None:
+        return {}
+    told = {"source": quote.source, "why": quote.why}
+    prices = quote.prices
+    names = ("input", "cached_input", "cache_write", "output", "request")
+    return told | {name: None if prices is None else format_usd(getattr(prices, name)) for name in names}
