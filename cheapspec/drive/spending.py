@@ -153,7 +153,8 @@ def over_budget(refused: OverBudget) -> httpx2.Response:
     grant, passed = refused.grant, refused.passed
     left = format_usd(grant.left_usd)
     said = {
-        "exceeded": f"the budget {grant.cap!r} has ${left} left, which is less than this request may cost",
+        "exceeded": f"the budget {grant.cap!r} has ${left} left, which is less than this request may cost "
+        "(max_tokens limits that)",
         "unknown": f"what this request may cost is unknown, and the budget {grant.cap!r} does not allow that: "
         "set a price and max_tokens, or Budget(unknown='allow')",
         "unavailable": f"the ledger cannot be asked whether the budget {grant.cap!r} has room",

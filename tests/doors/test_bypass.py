@@ -26,7 +26,11 @@ WAYS: dict[str, tuple[str, dict[str, Any], str]] = {
     "images": ("chat.completions.create", {**ASKED, "messages": [{"role": "user", "content": PICTURE}]}, "images"),
     "unknown": ("chat.completions.create", {**ASKED, "extra_body": {"brand_new": 1}}, "unsupported_field"),
     "temperature": ("chat.completions.create", {"model": "toy", "messages": MESSAGES}, "temperature_unset"),
-    "streamed": ("chat.completions.create", {**ASKED, "stream": True, "tools": [TOOL]}, "tools"),
+    "streamed": (
+        "chat.completions.create",
+        {**ASKED, "stream": True, "tools": [TOOL], "stream_options": {"include_usage": True}},
+        "tools",
+    ),
 }
 
 

@@ -13,6 +13,8 @@ from cheapspec.core.info import Info
 from cheapspec.drive.state import InfoTable
 from cheapspec.testing.faults import MissingLogprobs, Status
 
+UNSET = {name: value for name, value in ASKED.items() if name != "temperature"}
+
 
 def test_a_direct_reply_is_priced(way: Doorway) -> None:
     """Tokens and dollars of an unstreamed direct reply are its own; the baseline is the same call."""
@@ -37,20 +39,24 @@ def test_a_direct_reply_is_priced(way: Doorway) -> None:
     assert way.ledger.totals().unpriced_requests == 0
 
 
-def test_a_direct_stream_is_known_and_unpriced(way: Doorway) -> None:
-    """Of a direct stream only the decision is known: its usage was not asked for."""
+def test_a_direct_stream_is_priced(way: Doorway) -> None:
+    """Its usage is asked for, and its cost known when it is over."""
 
     async def scenario() -> None:
         async with entered(way.client()) as client:
-            stream = await call(client.chat.completions.create, **{**ASKED, "temperature": 1.0}, stream=True)
+            stream = await call(client.chat.completions.create, **UNSET, stream=True)
+            before = cheapspec.info(stream)
             async for _ in items(stream):
                 pass
             told = cheapspec.info(stream)
-        assert told is not None
-        assert (told.decision, told.paid_usd, told.output_tokens) == ("direct", None, 0)
+        assert before is not None and told is not None
+        assert (before.decision, before.paid_usd, before.output_tokens) == ("direct", None, 0)
+        assert (told.decision, told.baseline) == ("direct", "exact")
+        assert told.paid_usd == told.baseline_usd
+        assert told.paid_usd is not None and told.paid_usd > 0 < told.output_tokens
 
     way.run(scenario)
-    assert way.ledger.totals().unpriced_requests == 1
+    assert way.ledger.totals().unpriced_requests == 0
 
 
 def test_what_was_spent_before_going_direct_is_paid(way: Doorway) -> None:

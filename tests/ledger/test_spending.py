@@ -17,6 +17,7 @@ from ledgerkit import rows
 
 import cheapspec
 from cheapspec import AsyncOpenAI, Budget, OpenAI, SettingsError, Speculation
+from cheapspec.core.exposure import OUTPUT_BOUND
 from cheapspec.ledger.database import DatabaseLedger
 
 NANO = Decimal("1e-9")
@@ -111,20 +112,30 @@ def test_a_refusal_is_openais_own_error_and_sends_nothing(client: OpenAI, ledger
     assert client.chat.completions.create(**ASKED).choices
 
 
-@pytest.mark.parametrize(
-    "missing", [{"model": "m", "messages": ASKED["messages"], "temperature": 0}, {**ASKED, "extra_headers": {}}]
-)
-def test_an_unknown_worst_case_is_refused_unless_it_is_allowed(
-    server: str, ledger: DatabaseLedger, missing: dict[str, Any]
-) -> None:
-    """Without a price or a limit nobody knows what a request may cost."""
-    speculation = Speculation(ledger=ledger, prices={"other" if "max_tokens" in missing else "m": PRICES})
+def test_b04_an_unknown_price_is_refused_unless_it_is_allowed(server: str, ledger: DatabaseLedger) -> None:
+    """Without a price nobody knows what a request may cost."""
+    speculation = Speculation(ledger=ledger, prices={"other": PRICES})
     with OpenAI(base_url=server, api_key="none", speculation=speculation) as client:
         with client.session("strict", budget=Budget(usd=5)), pytest.raises(openai.RateLimitError, match="unknown"):
-            client.chat.completions.create(**missing)
+            client.chat.completions.create(**ASKED)
         assert Server.count == 0
         with client.session("lax", budget=Budget(usd=5, unknown="allow")):
-            assert client.chat.completions.create(**missing).choices
+            assert client.chat.completions.create(**ASKED).choices
+
+
+def test_without_a_limit_of_its_own_a_request_may_cost_what_the_model_can_write(
+    client: OpenAI, ledger: DatabaseLedger
+) -> None:
+    """The stated bound where nobody knows the model: it is reserved, and given back but for the cost."""
+    unlimited = {name: value for name, value in ASKED.items() if name != "max_tokens"}
+    with client.session("small", budget=Budget(usd=1)), pytest.raises(openai.RateLimitError, match="max_tokens"):
+        client.chat.completions.create(**unlimited)
+    assert Server.count == 0
+    with client.session("s", budget=Budget(usd=5)):
+        assert client.chat.completions.create(**unlimited).choices
+    (call,) = rows(ledger, "calls")
+    assert call["worst_nano"] * NANO > OUTPUT_BOUND * Decimal(10) / 1_000_000
+    assert {row["spent_nano"] * NANO for row in rows(ledger, "budgets")} == {Decimal(0), COST}
 
 
 def test_bypassed_calls_count_too(client: OpenAI, ledger: DatabaseLedger) -> None:
@@ -242,8 +253,8 @@ def test_the_ledger_in_memory_keeps_budgets_too(server: str) -> None:
         assert 0 < Server.count < 41
 
 
-def test_a_lost_answer_counts_as_its_worst_case(server: str, ledger: DatabaseLedger) -> None:
-    """A direct stream's usage is unknown here: its worst case stays in the budget."""
+def test_a_stream_that_was_left_counts_as_its_worst_case(server: str, ledger: DatabaseLedger) -> None:
+    """The server may go on and charge for it: the books have an estimate of what was seen, the budget the worst."""
     speculation = Speculation(ledger=ledger, prices=PRICES)
     with (
         OpenAI(base_url=server, api_key="none", speculation=speculation) as client,
@@ -252,6 +263,6 @@ def test_a_lost_answer_counts_as_its_worst_case(server: str, ledger: DatabaseLed
         client.chat.completions.create(**ASKED, stream=True).close()
     (call,) = rows(ledger, "calls")
     (budget,) = rows(ledger, "budgets")
-    assert call["cost_nano"] is None
-    assert budget["spent_nano"] == call["worst_nano"] > 0
+    assert (call["status"], call["estimated"]) == ("cancelled", True)
+    assert budget["spent_nano"] == call["worst_nano"] == call["budget_nano"] > call["cost_nano"] > 0
     assert budget["reserved_nano"] == 0
