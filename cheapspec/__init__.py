@@ -20,6 +20,7 @@ from cheapspec.core.acceptance import (
     verify_stochastic,
 )
 from cheapspec.core.info import Info
+from cheapspec.core.rules import Lenient
 from cheapspec.doors import Session, info
 from cheapspec.errors import CapabilityError, CheapspecError, LedgerError, PriceUnknownError, SettingsError
 from cheapspec.ledger.budgets import Budget
@@ -84,6 +85,7 @@ __all__ = [
     "DraftToken",
     "Info",
     "LedgerError",
+    "Lenient",
     "OpenAI",
     "PriceUnknownError",
     "Report",

@@ -18,6 +18,7 @@ from cheapspec.core.books import Cap, Reservations
 from cheapspec.core.info import Info
 from cheapspec.core.lookup import PromptLookup
 from cheapspec.core.ports import Drafter, Ledger
+from cheapspec.core.rules import Lenient
 from cheapspec.drive.permits import Permits
 from cheapspec.drive.runtime import Runtime
 from cheapspec.drive.settings import Settings
@@ -165,9 +166,11 @@ def _settings(given: Speculation, session: str | None = None) -> Settings:
         draft_tokens=given.draft_tokens,
         max_draft_tokens=given.max_draft_tokens or max(DEFAULT_MAX_DRAFT_TOKENS, given.draft_tokens or 0),
         tie_nats=given.tie_nats,
+        lenient_nats=given.accept.nats if isinstance(given.accept, Lenient) else None,
         draft_timeout=given.draft_timeout,
         draft_concurrency=given.draft_concurrency,
         max_added_latency=given.max_added_latency,
+        objective=given.objective,
         assume_temperature=given.assume_temperature,
         simulate_scoring=given.simulate_scoring,
         workload=given.workload,

@@ -17,7 +17,7 @@ MODULES = sorted(
 # fmt: off
 PROMISED = [
     "AsyncAzureOpenAI", "AsyncClient", "AsyncOpenAI", "AzureOpenAI", "Budget", "CapabilityError", "CheapspecError",
-    "Client", "DraftToken", "Info", "LedgerError", "OpenAI", "PriceUnknownError", "Report", "Session",
+    "Client", "DraftToken", "Info", "LedgerError", "Lenient", "OpenAI", "PriceUnknownError", "Report", "Session",
     "SettingsError", "Speculation", "TargetLogprob", "VerificationResult", "info", "verify_draft_tokens",
     "verify_greedy", "verify_stochastic",
 ]

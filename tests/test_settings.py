@@ -13,7 +13,8 @@ import pytest
 from pydantic import ValidationError
 
 from cheapspec.core.money import Prices
-from cheapspec.errors import SettingsError
+from cheapspec.core.rules import Lenient
+from cheapspec.errors import CapabilityError, SettingsError
 from cheapspec.ledger import MemoryLedger
 from cheapspec.settings import DraftSpec, Speculation, disabled, parse_draft, parse_drafts, parse_prices
 
@@ -67,6 +68,24 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "enabled": True,
         "simulate_scoring": False,
     }
+
+
+def test_the_lenient_rule_by_name_or_with_its_nats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name, an object, a list of one, or the environment; one request may ask for it too."""
+    assert Speculation(accept="lenient").accept == Lenient(1.0)
+    assert Speculation(accept=Lenient(nats=0.5)).accept == Lenient(0.5)
+    assert Speculation(accept=[Lenient(0.25)]).accept == Lenient(0.25)
+    assert Speculation().override({"accept": "lenient"}, "extra_body").accept == Lenient(1.0)
+    monkeypatch.setenv("CHEAPSPEC_ACCEPT", "lenient")
+    assert Speculation().accept == Lenient(1.0)
+
+
+def test_text_match_is_refused_with_its_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It makes the target write everything, so it cannot save cost; the kill switch works all the same."""
+    with pytest.raises(CapabilityError, match=r"1\.\d\d times as much for 300 reply tokens"):
+        Speculation(accept="text_match")
+    monkeypatch.setenv("CHEAPSPEC_DISABLED", "1")
+    assert not Speculation(accept="text_match").enabled
 
 
 def test_keyword_beats_environment_beats_file_beats_default(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,15 +179,14 @@ def test_the_file_may_turn_the_ledger_off(own_folder: Path) -> None:
         ({"temperature": 0}, "unknown setting 'temperature' (keyword). Did you mean 'assume_temperature'?"),
         ({"qqqq": 0}, "unknown setting 'qqqq' (keyword). Known are: accept, allowance"),
         (
-            {"accept": "lenient"},
-            "accept = 'lenient' (keyword): the rule 'lenient' is not available yet in this version",
+            {"accept": "agree"},
+            "accept = 'agree' (keyword): the rule 'agree' is not available yet in this version",
         ),
         ({"accept": "exct"}, "accept = 'exct' (keyword): did you mean 'exact'?"),
         ({"accept": "zzz"}, "known are exact, lenient"),
         ({"accept": ["exact", "exact"]}, "a list of 2 rules is not available yet"),
         ({"accept": []}, "a list of 0 rules is not available yet"),
         ({"accept": object()}, "a rule object (object) is not available yet"),
-        ({"objective": "latency"}, "the objective 'latency' is not available yet"),
         ({"objective": "costs"}, "did you mean 'cost'?"),
         ({"target_backend": "vlm"}, "did you mean 'vllm'?"),
         ({"shadow": 5}, "shadow = 5 (keyword): comparing requests in shadow is not available yet"),

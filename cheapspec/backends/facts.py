@@ -18,7 +18,8 @@ class Facts:
     price; ``None``: no reply showed that a cache was used (which does not show that there is none).
     ``max_context``: tokens. ``eos_ids``: ids known to end a turn. ``route``: vLLM's way, ``ids`` or
     ``text``. ``shift``: how many positions late llama-cpp-python tells its numbers. ``says_again``: a continuation
-    begins with the beginning that was sent. ``evidence``: sentences, one a finding. ``reason``: empty when the
+    begins with the beginning that was sent. ``plain_sampling``: without top_k and min_p in a request there are none;
+    ``None``: not found out. ``evidence``: sentences, one a finding. ``reason``: empty when the
     endpoint gives evidence about given text, else a reason of the public list; ``not_probed``: ask again.
     """
 
@@ -37,6 +38,7 @@ class Facts:
     route: str | None = None
     shift: int | None = None
     says_again: bool | None = None
+    plain_sampling: bool | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON."""

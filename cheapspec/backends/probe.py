@@ -17,7 +17,8 @@ Rules
 6. An endpoint that cannot score a chat is asked once for echoed log-probabilities of a text. Where they are real, in
    place or shifted by one, text completions are tried by them; else the user can be told *why* not: refused,
    ignored, placeholders.
-7. A server that did not answer, or was busy, has shown nothing: reason ``not_probed``, to be repeated.
+7. What it does to the distribution by itself is asked last (:mod:`cheapspec.backends.probe_sampling`).
+8. A server that did not answer, or was busy, has shown nothing: reason ``not_probed``, to be repeated.
 
 Billed calls are marked so; together they send some 300 tokens and receive some 25.
 """
@@ -30,6 +31,7 @@ from cheapspec.backends.echo import is_echoed, read_echo
 from cheapspec.backends.facts import Facts
 from cheapspec.backends.llamacpp import LlamaCppTarget
 from cheapspec.backends.llamacpp_python import LlamaCppPythonTarget
+from cheapspec.backends.probe_sampling import ask_defaults
 from cheapspec.backends.probe_steps import Probe
 from cheapspec.backends.sglang import SglangTarget
 from cheapspec.backends.targets import target_for
@@ -39,7 +41,7 @@ from cheapspec.core.untyped import as_mapping
 
 __all__ = ["PROBE_TOKENS", "Facts", "probe", "target_for"]
 
-PROBE_TOKENS = (600, 30)
+PROBE_TOKENS = (650, 50)
 """Input and output tokens of a probe, on the long side."""
 
 _ECHO_TEXT = "The capital of France is Paris, and the capital of Spain is"
@@ -49,6 +51,10 @@ def probe(model: str, backend: str = "auto") -> Op[Facts]:
     """Ask the target about itself. ``backend``: the dialect that was named, ``auto``: find out. Never raises; a broken
     call ends the probe.
     """
+    return (yield from ask_defaults(model, (yield from _probe(model, backend))))
+
+
+def _probe(model: str, backend: str) -> Op[Facts]:
     match backend:
         case "auto":
             return (yield from _find_out(model))

@@ -242,11 +242,11 @@ def sampling(
 ) -> Sampling | Bypass:
     """How the caller wants tokens chosen, or why the exact rule cannot serve it.
 
-    ``assume_temperature``: what to take the endpoint's default for when the request names none; it says as well
-    that the endpoint has no other defaults. ``plain_defaults``: whether the endpoint is known to leave the
-    distribution alone where a request says nothing (top_p 1, no top_k, no min_p); ``None``: not known yet. Servers
-    take such defaults from a model's files (vLLM 0.32: ``generation_config.json``) or have their own (llama.cpp: top_k
-    40, top_p .95, min_p .05), so above temperature 0 they must be known, or ruled out by the request.
+    ``assume_temperature``: what to take the endpoint's default for when the request names none; it says as well that
+    the endpoint has no other defaults. ``plain_defaults``: whether the endpoint is known to have no top_k and no min_p
+    where a request says nothing; ``None``: not known yet. Servers take such defaults from a model's files (vLLM 0.32:
+    ``generation_config.json``) or have their own (llama.cpp: top_k 40, top_p .95, min_p .05), so above temperature 0
+    they must be known, or ruled out by the request.
     """
     temperature = request.body.get("temperature")
     top_p = request.body.get("top_p")
@@ -265,9 +265,9 @@ def sampling(
         value = request.body.get(name)
         if value is not None and value not in neutral:
             return Bypass("sampling", f"{name} {value}")
+    if assume_temperature is None and top_p is None:
+        return Bypass("top_p_unset")
     if assume_temperature is None and not plain_defaults:
-        if top_p is None:
-            return Bypass("top_p_unset")
         unset = [name for name in _DEFAULTED if request.body.get(name) is None]
         if unset:
             reason = "not_probed" if plain_defaults is None else "sampling"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = ["Lenient"]
+__all__ = ["Lenient", "match_text", "text_match_cost", "text_match_refusal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +31,39 @@ class Lenient:
             raise ValueError(f"Lenient(nats={given!r}): write a number of nats, such as 1.0")
         if not math.isfinite(given) or given < 0:
             raise ValueError(f"Lenient(nats={given!r}): nats must be 0 or more, and finite")
+
+
+def match_text(draft: str, written: str) -> int:
+    """Text match: how many leading characters of ``draft`` the target wrote itself (``written``). Exact, since the
+    target generated them.
+    """
+    length = 0
+    for ours, theirs in zip(draft, written, strict=False):
+        if ours != theirs:
+            break
+        length += 1
+    return length
+
+
+def text_match_cost(prompt: int, reply: int, tokens: int, ratio: float, cached: float) -> float:
+    """What text match costs, as a multiple of the direct call, when every draft token is right.
+
+    The target generates ``tokens`` a round to compare them with the draft: each token of the ``reply`` is billed at
+    output price (``ratio`` times an input token), and each round after the first reads the context again, at ``cached``
+    times an input token. ``prompt``: tokens. Linear in the counts, as every bill is.
+    """
+    begins = range(tokens, reply, tokens)
+    again = sum((prompt + at) * cached for at in begins)
+    direct = prompt + reply * ratio
+    return (direct + again) / direct
+
+
+def text_match_refusal() -> str:
+    """Why text match is refused where money is to be saved, with the figure."""
+    cost = text_match_cost(500, 300, 16, 5.0, 0.1)
+    return (
+        "accept='text_match' makes the target write every token that it compares, so it never costs less than the "
+        f"target alone: {cost:.2f} times as much for 300 reply tokens after 500 of a prompt in rounds of 16 (output at "
+        "5 times the price of input, cached input at a tenth), even if every draft token is right. Use "
+        "accept='exact' or accept='lenient'."
+    )

@@ -77,7 +77,9 @@ class Endpoints:
         facts = self.facts_of(passed, now)
         with facts.lock:
             waits = facts.target is None and facts.reason == "not_probed"
-            named = facts.target is not None and not facts.confirmed and settings.draft_tokens is None
+            # Above temperature 0 a request waits for what only a probe can tell, whatever its settings.
+            asked_for = settings.draft_tokens is None or passed.reason == "not_probed"
+            named = facts.target is not None and not facts.confirmed and asked_for
             if facts.probing or not (waits or named) or facts.next_probe > now:
                 return None
             facts.probing = True
@@ -143,6 +145,7 @@ class Endpoints:
     def _apply(passed: Passed, facts: TargetFacts, found: Facts, now: float) -> None:
         facts.backend, facts.confirmed = found.backend, True
         facts.qs, facts.qh = found.qs, found.qh
+        facts.plain_sampling = found.plain_sampling
         if found.can_score or found.can_force:
             simulate = passed.settings.simulate_scoring
             facts.target, facts.reason = target_for(found.backend, found, simulate_scoring=simulate), ""

@@ -15,7 +15,9 @@ __all__ = ["Settings", "SettingsReader"]
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of one request. ``backend``: API family of the target, ``auto``: find out. Times in seconds.
-    ``caps``: the budgets that the request counts in. ``ask_usage``: a stream is asked for its usage. ``local_price``:
+    ``caps``: the budgets that the request counts in. ``lenient_nats``: the lenient rule's, ``None``: the exact rule.
+    ``objective``: ``cost``
+    or ``latency``. ``ask_usage``: a stream is asked for its usage. ``local_price``:
     what drafting costs, ``None`` nothing.
     """
 
@@ -24,9 +26,11 @@ class Settings:
     draft_tokens: int | None = None
     max_draft_tokens: int = 512
     tie_nats: float = 0.0
+    lenient_nats: float | None = None
     draft_timeout: float | None = None
     draft_concurrency: int = 2
     max_added_latency: float | None = None
+    objective: str = "cost"
     assume_temperature: float | None = None
     simulate_scoring: bool = False
     workload: str | None = None

@@ -81,6 +81,7 @@ class TargetFacts:
     in_vain: int = 0
     next_probe: float = 0.0
     recalled: bool = False
+    plain_sampling: bool | None = None
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 

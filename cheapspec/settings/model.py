@@ -29,7 +29,8 @@ from cheapspec.backends.ollama_names import normalise_host
 from cheapspec.backends.targets import NAMES
 from cheapspec.core.money import LocalPrice, Prices
 from cheapspec.core.ports import Ledger
-from cheapspec.errors import SettingsError
+from cheapspec.core.rules import Lenient, text_match_refusal
+from cheapspec.errors import CapabilityError, SettingsError
 from cheapspec.settings.drafts import DraftSpec, parse_drafts
 from cheapspec.settings.pricelist import parse_local_price, parse_prices
 from cheapspec.settings.sources import NOT_YET, Setting, disabled, gather, unknown_key
@@ -53,8 +54,9 @@ class Speculation(BaseModel):
     :param draft: what drafts (:mod:`cheapspec.settings.drafts`); ``None``: nothing but the caller's prediction.
     :param draft_url: the Ollama server's URL (else ``OLLAMA_HOST``, else this machine).
     :param target_backend: API family of the target; ``"auto"`` finds out.
-    :param accept: the acceptance rule. This version has ``"exact"``.
-    :param objective: what to save. This version has ``"cost"``.
+    :param accept: the acceptance rule: ``"exact"``, ``"lenient"`` or :class:`cheapspec.Lenient` (lossy).
+    :param objective: what to save: dollars (``"cost"``) or seconds, as measured online (``"latency"``; the allowance
+        bounds its dollars all the same).
     :param allowance: share by which all requests together may cost more than their baseline.
     :param seed_usd: dollars that may be spent on top to find out whether speculation pays.
     :param tie_nats: how far below the target's top token a token may be and still count as a tie.
@@ -84,6 +86,7 @@ class Speculation(BaseModel):
     :param enabled: ``False`` passes everything through.
     :param simulate_scoring: demo and bench only: a target that is forced rather than scored is priced as if
         it scored.
+    :raises CapabilityError: the rule can never save what ``objective`` asks to save.
     :raises SettingsError: something is unknown, unusable or not available yet; the message names the key,
         where it came from and the remedy.
     """
@@ -93,7 +96,7 @@ class Speculation(BaseModel):
     draft: str | None = None
     draft_url: str | None = None
     target_backend: str = "auto"
-    accept: str = "exact"
+    accept: str | Lenient = "exact"
     objective: str = "cost"
     allowance: NotNegative = 0.02
     seed_usd: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] = Decimal("0.05")
@@ -124,8 +127,8 @@ class Speculation(BaseModel):
             draft: str | None = None,
             draft_url: str | None = None,
             target_backend: str = "auto",
-            accept: str | list[str] = "exact",
-            objective: Literal["cost"] = "cost",
+            accept: str | Lenient | Sequence[str | Lenient] = "exact",
+            objective: Literal["cost", "latency"] = "cost",
             allowance: float = 0.02,
             seed_usd: Decimal | str | float = "0.05",
             tie_nats: float = 0.0,
@@ -173,7 +176,7 @@ class Speculation(BaseModel):
         context = cast(dict[str, dict[str, Setting]], info.context or {})
         try:
             return cls._made(cast(dict[str, Any], data), context.get("settings"), handler)
-        except SettingsError as error:
+        except (SettingsError, CapabilityError) as error:
             if not disabled():
                 raise
             # The switch that turns everything off must work when the settings are what is broken.
@@ -189,6 +192,8 @@ class Speculation(BaseModel):
             made = handler({name: setting.value for name, setting in settings.items()})
         except ValidationError as error:
             raise _readable(error, settings) from None
+        if made.accept == "text_match":
+            raise CapabilityError(text_match_refusal())
         fixed, longest = made.draft_tokens, made.max_draft_tokens
         if fixed is not None and longest is not None and fixed > longest:
             raise SettingsError(f"draft_tokens = {fixed} is more than max_draft_tokens = {longest}: raise the latter.")
@@ -218,23 +223,23 @@ class Speculation(BaseModel):
 
     @field_validator("accept", mode="before")
     @classmethod
-    def _accept(cls, value: Any) -> str:
+    def _accept(cls, value: Any) -> str | Lenient:
         rules: list[Any] = cast(list[Any], value) if isinstance(value, (list, tuple)) else [value]
         for rule in rules:
+            if isinstance(rule, Lenient):
+                continue
             if not isinstance(rule, str):
                 raise ValueError(f"a rule object ({type(rule).__name__}) {NOT_YET}; use accept='exact'")
-            if _one_of(rule, RULES) != "exact":
+            if _one_of(rule, RULES) not in ("exact", "lenient", "text_match"):
                 raise ValueError(f"the rule {rule!r} {NOT_YET}; use accept='exact'")
         if len(rules) != 1:
             raise ValueError(f"a list of {len(rules)} rules {NOT_YET}; use accept='exact'")
-        return "exact"
+        return Lenient() if rules[0] == "lenient" else rules[0]
 
     @field_validator("objective")
     @classmethod
     def _objective(cls, value: str) -> str:
-        if _one_of(value, ("cost", "latency")) == "latency":
-            raise ValueError(f"the objective 'latency' {NOT_YET}; use objective='cost'")
-        return value
+        return _one_of(value, ("cost", "latency"))
 
     @field_validator("prices", mode="before")
     @classmethod

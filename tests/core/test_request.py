@@ -369,10 +369,41 @@ def test_temperature_zero_is_greedy_whatever_top_p_says() -> None:
         assert chosen == Sampling(0.0, 0.1) and chosen.greedy
 
 
-def test_b22_sampling_is_not_served_yet() -> None:
-    """A temperature above 0 is direct, with its own reason."""
-    assert sampling(good(chat(temperature=0.2, top_p=0.1))) == Bypass("sampling", "temperature 0.2")
-    assert not Sampling(0.2).greedy
+PLAIN: dict[str, Any] = {"top_k": 0, "min_p": 0}
+
+
+def test_b22_a_temperature_above_0_is_followed_where_all_of_it_is_known() -> None:
+    """The request says everything, or the caller or a probe vouches for what it does not say."""
+    want = Sampling(0.2, 0.1)
+    assert sampling(good(chat(temperature=0.2, top_p=0.1, **PLAIN))) == want and not want.greedy
+    assert sampling(good(chat(temperature=0.2, top_p=0.1, top_k=-1, min_p=0.0))) == want
+    assert sampling(good(chat(temperature=0.2, top_p=0.1)), plain_defaults=True) == want
+    assert sampling(good(chat(temperature=0.2)), assume_temperature=1.0) == Sampling(0.2, 1.0)
+
+
+def test_unknown_defaults_above_temperature_0_are_not_guessed() -> None:
+    """top_p has a reason of its own; top_k and min_p wait for the probe, or go direct when it found no answer."""
+    assert sampling(good(chat(temperature=0.2, **PLAIN))) == Bypass("top_p_unset")
+    assert sampling(good(chat(temperature=0.2)), plain_defaults=True) == Bypass("top_p_unset")
+    unknown = sampling(good(chat(temperature=0.2, top_p=1)))
+    assert isinstance(unknown, Bypass) and unknown.reason == "not_probed" and "top_k and min_p" in unknown.detail
+    changed = sampling(good(chat(temperature=0.2, top_p=1, min_p=0)), plain_defaults=False)
+    assert isinstance(changed, Bypass) and changed.reason == "sampling" and "default of top_k" in changed.detail
+
+
+@pytest.mark.parametrize(
+    ("fields", "detail"),
+    [
+        ({"temperature": 1.2}, "temperature 1.2 is above 1"),
+        ({"top_k": 40}, "top_k 40"),
+        ({"min_p": 0.05}, "min_p 0.05"),
+        ({"top_a": 0.2}, "top_a 0.2"),
+    ],
+)
+def test_what_cannot_be_followed_above_temperature_0(fields: dict[str, Any], detail: str) -> None:
+    """A flatter distribution than at 1, and filters that no log-probability shows, are direct."""
+    asked = chat(**{"temperature": 0.5, "top_p": 1, **PLAIN, **fields})
+    assert sampling(good(asked), plain_defaults=True) == Bypass("sampling", detail)
 
 
 def test_an_unset_temperature_is_not_guessed() -> None:
@@ -380,7 +411,7 @@ def test_an_unset_temperature_is_not_guessed() -> None:
     for request in (good(chat(temperature=None)), Request("chat", {}, "m", False)):
         assert sampling(request) == Bypass("temperature_unset")
         assert sampling(request, assume_temperature=0) == Sampling(0.0)
-        assert sampling(request, assume_temperature=1.0) == Bypass("sampling", "temperature 1.0")
+        assert sampling(request, assume_temperature=1.0) == Sampling(1.0, 1.0)
 
 
 @pytest.mark.parametrize(("name", "value"), [("temperature", "0"), ("temperature", -1), ("temperature", False)])
