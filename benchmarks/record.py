@@ -140,9 +140,9 @@ class Recorder:
     @contextmanager
     def _engines(self, model: str) -> Generator[SimpleQueue[Engine]]:
         """One server with a slot for each worker."""
-        options = {"n_ctx": WINDOW, "threads": self._threads, "parallel": self._parallel}
-        with EmbeddedServer(weights(model), **options) as server:
-            engines = [Engine(server.url, model, slot) for slot in range(self._parallel)]
+        slots = self._parallel
+        with EmbeddedServer(weights(model), n_ctx=WINDOW, threads=self._threads, parallel=slots) as server:
+            engines = [Engine(server.url, model, slot) for slot in range(slots)]
             free: SimpleQueue[Engine] = SimpleQueue()
             for engine in engines:
                 free.put(engine)

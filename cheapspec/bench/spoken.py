@@ -99,11 +99,12 @@ def spoken(reply: Any, usage: Usage | None) -> Spoken | None:
     text = str(choice.message.content or "")
     told = as_mapping(reply.model_dump()["choices"][0].get("logprobs"))
     sizes = [len(as_list(as_mapping(entry).get("bytes"))) for entry in as_list(told.get("content"))]
+    finish = "length" if choice.finish_reason == "length" else "stop"
+    # Some servers list the end of the turn: as nothing, or by its name (vLLM), which is no part of the text.
+    if finish == "stop" and sizes and sum(sizes[:-1]) == len(text.encode()):
+        sizes.pop()
     if not text or sum(sizes) != len(text.encode()):
         return None
-    finish = "length" if choice.finish_reason == "length" else "stop"
-    while sizes and not sizes[-1]:  # some servers list the end of the turn, some do not
-        sizes.pop()
     sizes += [0] if finish == "stop" else []
     if usage is None:
         return Spoken(text, tuple(sizes), finish)

@@ -55,8 +55,8 @@ class Asked:
         def show(what: str, share: float) -> None:
             bar.update(task, description=what, completed=share)
 
-        options = {"draft_tokens": self.draft_tokens, "progress": show}
-        with pairs.embedded(self.embedded or "smollm2", self.prices or pairs.PriceList(), **options) as arms:
+        name, prices = self.embedded or "smollm2", self.prices or pairs.PriceList()
+        with pairs.embedded(name, prices, draft_tokens=self.draft_tokens, progress=show) as arms:
             bar.remove_task(task)
             yield arms
 

@@ -143,10 +143,11 @@ def test_tokens_are_read_from_log_probabilities() -> None:
     plain = spoken(completion("ab", [[97], [98]]), usage)
     assert plain == Spoken("ab", (1, 1, 0), "stop", 10, 4)
     assert spoken(completion("ab", [[97], [98], []]), usage) == plain
+    assert spoken(completion("ab", [[97], [98], [60, 47, 115, 62]]), usage) == plain
     assert spoken(completion("ab", [[97], [98]], "length"), None) == Spoken("ab", (1, 1), "length")
 
 
-@pytest.mark.parametrize("tokens", [None, [], [[97]], [[97], [98], [99]]])
+@pytest.mark.parametrize("tokens", [None, [], [[97]], [[97], [98], [99], [99]]])
 def test_a_reply_whose_tokens_do_not_join_to_its_text_is_unknown(tokens: list[list[int]] | None) -> None:
     """Rather no figure than one of a reply that was misread."""
     assert spoken(completion("ab", tokens), None) is None
