@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from cheapspec.core.estimate import Counts, Delta
+
 __all__ = [
     "Cap",
     "Capability",
     "CapabilityBook",
+    "EstimateBook",
     "Grant",
     "Reservations",
     "SessionBook",
@@ -164,4 +167,17 @@ class CapabilityBook(Protocol):
 
     def put_capability(self, found: Capability) -> None:
         """Keep it in the place of what was known; one that has expired revokes that."""
+        ...
+
+
+@runtime_checkable
+class EstimateBook(Protocol):
+    """A ledger that keeps acceptance estimates. ``target``: ``MODEL@BASE_URL``. Both return at once, never raise."""
+
+    def estimates(self, target: str, workload: str | None = None) -> Counts:
+        """A snapshot of what was observed of this workload, or of all of the target's together (``None``)."""
+        ...
+
+    def add_estimates(self, target: str, workload: str, delta: Delta) -> None:
+        """More was observed; it is added to what any process has observed."""
         ...

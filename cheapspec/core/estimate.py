@@ -5,7 +5,7 @@ Rules
 * A draft token falls into a *bucket*: by the draft model's probability for it, ``unknown`` without one, ``static``
   where it comes from given text (prompt lookup, a prediction), ``end`` for a draft's claim that the reply ends.
 * A rate is hits / trials, with a stated prior counted in as :data:`PRIOR_TRIALS` observations: the measured table
-  for a model, an assumption for given text.
+  for a model, an assumption for given text. What the target's other workloads showed moves that prior likewise.
 * Only what was looked at counts: the tokens up to the first one that the target did not confirm, and that one. What
   lies behind it was written after a text that the target did not write.
 * Old observations fade with each new one of their bucket (:data:`KEPT`), not with time: nothing here has a clock.
@@ -35,7 +35,9 @@ __all__ = [
     "Count",
     "Counts",
     "Delta",
+    "EstimateTable",
     "Estimates",
+    "Row",
     "bucket_of",
     "calibration_error",
     "merge",
@@ -138,9 +140,12 @@ def calibration_error(counts: Iterable[Count]) -> float | None:
 
 @dataclass(frozen=True)
 class Estimates:
-    """Rates of one (target, workload), as known when a request began."""
+    """Rates of one (target, workload), as known when a request began. ``background``: what is known of all of the
+    target's workloads together, which is believed where this one has shown little.
+    """
 
     counts: Counts = field(default_factory=dict[tuple[str, str], Count])
+    background: Counts = field(default_factory=dict[tuple[str, str], Count])
     _rates: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float], repr=False)
 
     def rate(self, logprob: float | None, drafter: str = "", *, static: bool = False) -> float:
@@ -181,10 +186,39 @@ class Estimates:
         key = (drafter, bucket)
         rate = self._rates.get(key)
         if rate is None:
-            prior = _prior(drafter, bucket)
-            seen = self.counts.get(key, Count())
-            rate = self._rates[key] = (seen.hits + prior * PRIOR_TRIALS) / (seen.trials + PRIOR_TRIALS)
+            rate = _prior(drafter, bucket)
+            for counts in (self.background, self.counts):
+                seen = counts.get(key, Count())
+                rate = (seen.hits + rate * PRIOR_TRIALS) / (seen.trials + PRIOR_TRIALS)
+            self._rates[key] = rate
         return rate
+
+
+Row: TypeAlias = tuple[str, str, str, str, Count]
+"""target, workload, drafter, bucket, count: as a ledger's table has them."""
+
+
+class EstimateTable:
+    """Counts by target and workload (:class:`cheapspec.core.books.EstimateBook`), ``most`` of them: those that were
+    first seen go first.
+    """
+
+    def __init__(self, rows: Iterable[Row] = (), most: int = 2000) -> None:
+        self._most = most
+        self._counts: dict[tuple[str, str | None], dict[tuple[str, str], Count]] = {}
+        for target, workload, drafter, bucket, count in rows:
+            self.add_estimates(target, workload, {(drafter, bucket): count})
+
+    def estimates(self, target: str, workload: str | None = None) -> Counts:
+        """See :meth:`cheapspec.core.books.EstimateBook.estimates`."""
+        return self._counts.get((target, workload), {})
+
+    def add_estimates(self, target: str, workload: str, delta: Delta) -> None:
+        """See :meth:`cheapspec.core.books.EstimateBook.add_estimates`."""
+        for key in ((target, workload), (target, None)):
+            self._counts[key] = merge(self._counts.get(key, {}), delta)
+        while len(self._counts) > self._most:
+            self._counts.pop(next(iter(self._counts)), None)
 
 
 def _prior(drafter: str, bucket: str) -> float:

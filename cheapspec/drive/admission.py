@@ -6,6 +6,7 @@ background (:mod:`cheapspec.drive.probing`). Nothing here raises on what a reque
 
 from __future__ import annotations
 
+import secrets
 import time
 import uuid
 from collections.abc import Sequence
@@ -17,10 +18,12 @@ from cheapspec.core.engine import Job, Policy
 from cheapspec.core.lookup import Prediction
 from cheapspec.core.money import Prices
 from cheapspec.core.planner import ContextPrices
-from cheapspec.core.ports import Drafter
+from cheapspec.core.ports import Drafter, SamplingTarget
 from cheapspec.core.request import Bypass, Request, admit, sampling
+from cheapspec.core.sampling import SeededDraws
 from cheapspec.core.tally import Tally
 from cheapspec.core.untyped import as_mapping
+from cheapspec.drive.learning import target_of, workload_of
 from cheapspec.drive.local import hosts
 from cheapspec.drive.permits import account_keys
 from cheapspec.drive.runtime import Passed, Runtime
@@ -121,7 +124,7 @@ def _considered(runtime: Runtime, passed: Passed, parsed: Request) -> Passed | A
         return passed.because("disabled", decision="bypass")
     if own.headers.get("x-stainless-retry-count", "0") != "0":
         return passed.because("retry")
-    drawn = sampling(parsed, settings.assume_temperature)
+    drawn = sampling(parsed, settings.assume_temperature, plain_defaults=True)
     if isinstance(drawn, Bypass):
         return passed.because(drawn.reason, drawn.detail)
     now = time.monotonic()
@@ -143,6 +146,13 @@ def _considered(runtime: Runtime, passed: Passed, parsed: Request) -> Passed | A
         return passed.because(facts.reason, facts.detail)
     if parsed.kind not in getattr(facts.target, "kinds", (parsed.kind,)):
         return passed.because("cannot_score", f"{facts.target.name} scores no {parsed.kind}")
+    plain = bool(facts.plain_sampling) if facts.confirmed else facts.plain_sampling
+    drawn = sampling(parsed, settings.assume_temperature, plain)
+    if isinstance(drawn, Bypass):
+        return passed.because(drawn.reason, drawn.detail)
+    if not drawn.greedy and not isinstance(facts.target, SamplingTarget):
+        return passed.because("sampling", f"{facts.target.name} cannot be followed above temperature 0")
+    parsed = replace(parsed, sampling=drawn)
     if facts.cooldown_until > now:
         return passed.because("cooldown", "the target asked to slow down")
     if settings.max_added_latency == 0:
@@ -171,35 +181,61 @@ def _job(
     assert facts.target is not None
     settings = passed.settings
     share = runtime.cached_share(passed.request, parsed, now)
-    cached = _cached_ratio(prices)
-    reuses = facts.reuses_cache if facts.reuses_cache is not None else facts.target.name == "llamacpp"
-    context = ContextPrices(q0=share * cached + 1 - share, qs=cached if reuses else 1.0, qh=cached)
+    target = target_of(passed)
     policy = Policy(
         draft_tokens=settings.draft_tokens,
         max_draft_tokens=settings.max_draft_tokens,
         tie_nats=settings.tie_nats,
+        lenient_nats=settings.lenient_nats,
         draft_seconds=_draft_seconds(passed.request, settings),
         simulate_scoring=settings.simulate_scoring,
         latest=None if settings.max_added_latency is None else now + settings.max_added_latency,
     )
     permit = runtime.permits.of(account_keys(settings, parsed))
+    rule = "exact" if settings.lenient_nats is None else "lenient"
     return Job(
         parsed,
         facts.target,
         drafters,
-        Tally(cached_share=share, tier=passed.tier, local_price=settings.local_price),
+        Tally(rule, cached_share=share, tier=passed.tier, local_price=settings.local_price),
         policy,
         prices,
-        context,
+        context_prices(prices, facts, share),
         now,
-        permit,
+        permit=permit,
+        draws=_draws(parsed),
+        estimates=runtime.learning.estimates(target, workload_of(settings, parsed)),
+        speed=runtime.learning.speed(target) if settings.objective == "latency" else None,
+        draft_seconds=runtime.learning.draft_seconds() if settings.objective == "latency" else {},
     )
 
 
-def _cached_ratio(prices: Prices | None) -> float:
+def _draws(request: Request) -> SeededDraws:
+    """Chance from the caller's seed, or from the system."""
+    seed = request.body.get("seed", request.body.get("random_seed"))
+    return SeededDraws(secrets.randbits(64)) if seed is None else SeededDraws(seed, given=True)
+
+
+def context_prices(prices: Prices | None, facts: TargetFacts, share: float) -> ContextPrices:
+    """What a context token costs, as multiples of the input price. ``share``: of the prompt that the direct call
+    would find cached.
+
+    A probe tells which share of a known context a scoring call and a continuation compute anew (``qs``, ``qh``).
+    Where it does not, scoring is taken to compute everything (llama.cpp is known not to), and a hand-off to
+    find what was just scored.
+    """
     if prices is None or prices.cached_input is None or not prices.input:
-        return 1.0
-    return float(prices.cached_input / prices.input)
+        cached = written = 1.0
+    else:
+        cached = float(prices.cached_input / prices.input)
+        written = max(1.0, float((prices.cache_write or prices.input) / prices.input))
+    unknown = 0.0 if facts.target is not None and facts.target.name == "llamacpp" else 1.0
+    qs, qh = (fresh + (1 - fresh) * cached for fresh in (_or(facts.qs, unknown), _or(facts.qh, 0.0)))
+    return ContextPrices(share * cached + 1 - share, qs, qh, cold=share * qs + (1 - share) * written)
+
+
+def _or(known: float | None, otherwise: float) -> float:
+    return otherwise if known is None else min(max(known, 0.0), 1.0)
 
 
 def _draft_seconds(request: httpx2.Request, settings: Settings) -> float:

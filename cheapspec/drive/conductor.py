@@ -49,6 +49,7 @@ from cheapspec.core.reply import Problem, read_completion
 from cheapspec.drive.admission import Admitted
 from cheapspec.drive.books import Books
 from cheapspec.drive.io import Channel, Io, Overdue, Read, ReadAll, Send, Shut, Sleep, Steps, Wait
+from cheapspec.drive.learning import target_of, workload_of
 from cheapspec.drive.local import DraftCall, Inbox, hosts
 from cheapspec.drive.policy import Attempts, broke_kind, retry_after, should_retry, takes_one
 from cheapspec.drive.runtime import Runtime
@@ -94,6 +95,7 @@ class Conductor:
         self._targets: dict[int, _Open] = {}
         self._drafts: dict[int, tuple[DraftCall, str]] = {}
         self._settled = False
+        self._learns = target_of(admitted.passed), workload_of(admitted.passed.settings, admitted.job.request)
         self._run: Run = run(admitted.job)
 
     # --- the run -------------------------------------------------------------------------------
@@ -250,7 +252,7 @@ class Conductor:
             self._attempts.failed(httpx2.RemoteProtocolError(str(note.data["message"])))
         elif note.kind == "trace":
             keep_trace(self._runtime.ledger, self._admitted.passed.request_id, note.data)
-        else:
+        elif not self._runtime.learning.observe(*self._learns, note):
             data = dict(note.data)
             if "detail" in data:
                 data["detail"] = masked(str(data["detail"]), self._admitted.passed.request)
@@ -285,6 +287,8 @@ class Conductor:
         usd = usd if call.went else Decimal(0)
         seconds = time.monotonic() - call.started if call.seconds is None else call.seconds
         self._books.close_call(call.row, status, call.usage, usd, seconds, call.http_status)
+        if status == "ok":
+            self._runtime.learning.called(self._learns[0], call.usage, call.seconds)
 
     def _abandon(self) -> None:
         """Wherever the engine waits it is told ``Cancelled``; its notes are taken, nothing else is done."""

@@ -19,6 +19,7 @@ from cheapspec.core.money import PrefixMemory
 from cheapspec.core.ports import Drafter, Ledger, PriceSource
 from cheapspec.core.request import Request
 from cheapspec.drive.endpoints import Endpoints
+from cheapspec.drive.learning import Learning
 from cheapspec.drive.passed import Passed
 from cheapspec.drive.permits import Permits
 from cheapspec.drive.settings import SettingsReader
@@ -56,6 +57,7 @@ class Runtime:
         self.permits = permits
         self.breaker = Breaker()
         self._endpoints = Endpoints(ledger)
+        self.learning = Learning(ledger)
         self._memory = PrefixMemory()
         self._lock = threading.RLock()
         _runtimes.add(self)

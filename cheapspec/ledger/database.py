@@ -18,14 +18,16 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from cheapspec.core.books import Cap, Capability, Grant, SessionRow, Ticket, Trace
+from cheapspec.core.estimate import KEPT, Count, Counts, Delta, Row
 from cheapspec.core.ports import Call, CallRow, RequestRow
 from cheapspec.core.records import RequestRecord
 from cheapspec.errors import LedgerError
 from cheapspec.ledger.capabilities import CapabilityCache, row_of
+from cheapspec.ledger.estimates import EstimateCache
 from cheapspec.ledger.leases import LEASE_SECONDS
 from cheapspec.ledger.money import to_nano
 from cheapspec.ledger.operations import (
@@ -40,6 +42,7 @@ from cheapspec.ledger.operations import (
     Reserve,
 )
 from cheapspec.ledger.reader import read_requests
+from cheapspec.ledger.schema import estimates
 from cheapspec.ledger.store import DEFAULT_URL, Store
 from cheapspec.ledger.tickets import WriteTicket
 from cheapspec.ledger.traces import read_traces
@@ -72,6 +75,7 @@ class DatabaseLedger:
         self._writer = Writer(self._store, buffer=buffer, lease_seconds=lease_seconds)
         self._store_text = store_text
         self._capabilities = CapabilityCache(self.read)
+        self._estimates = EstimateCache(self._read_estimates)
 
     def __repr__(self) -> str:
         return f"DatabaseLedger({self._store.shown!r})"
@@ -210,6 +214,25 @@ class DatabaseLedger:
     def put_capability(self, found: Capability) -> None:
         self._capabilities.put(found)
         self._put(Kind.CAPABILITY, row_of(found))
+
+    # --- acceptance estimates --------------------------------------------------------------------
+
+    def estimates(self, target: str, workload: str | None = None) -> Counts:
+        """See :class:`cheapspec.core.books.EstimateBook`."""
+        return self._estimates.estimates(target, workload)
+
+    def add_estimates(self, target: str, workload: str, delta: Delta) -> None:
+        self._estimates.observed(target, workload, delta)
+        for (drafter, bucket), count in delta.items():
+            key = {"target": target, "workload": workload, "drafter": drafter, "bucket": bucket}
+            sums = {"trials": count.trials, "hits": count.hits, "predicted": count.predicted}
+            self._put(Kind.ESTIMATE, {**key, **sums, "updated_at": time.time(), "kept": KEPT**count.trials})
+
+    def _read_estimates(self) -> list[Row]:
+        with self.read() as connection:
+            rows = connection.execute(select(estimates).order_by(estimates.c.updated_at)).all()
+        counted = ((row, Count(row.trials, row.hits, row.predicted)) for row in rows)
+        return [(row.target, row.workload, row.drafter, row.bucket, count) for row, count in counted]
 
     # --- for reports and tests -------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from typing import Any
 
 from cheapspec.core.bill import DECISIONS, UNSETTLED, read_bill, read_info
 from cheapspec.core.books import SessionRow, Trace
+from cheapspec.core.estimate import Counts, Delta, EstimateTable
 from cheapspec.core.money import format_usd
 from cheapspec.core.ports import Call, CallRow, RequestRow
 from cheapspec.core.records import CallRecord, RequestRecord
@@ -101,6 +102,14 @@ class MemoryLedger:
         self._sessions: dict[str, SessionRow] = {}
         self._dropped = Totals()
         self._lost = 0
+        self._estimates = EstimateTable()
+
+    def estimates(self, target: str, workload: str | None = None) -> Counts:
+        """See :class:`cheapspec.core.books.EstimateBook`."""
+        return self._estimates.estimates(target, workload)
+
+    def add_estimates(self, target: str, workload: str, delta: Delta) -> None:
+        self._estimates.add_estimates(target, workload, delta)
 
     def open_request(self, row: RequestRow) -> None:
         with self._lock:

@@ -17,14 +17,23 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, cast
 
-from sqlalchemy import Dialect, Executable, Table, bindparam, case
+from sqlalchemy import Dialect, Double, Executable, Table, bindparam, case
 from sqlalchemy.dialects import postgresql, sqlite
 
 from cheapspec.core.books import Cap
-from cheapspec.ledger.schema import calls, capabilities, requests, sessions, traces
+from cheapspec.ledger.schema import calls, capabilities, estimates, requests, sessions, traces
 from cheapspec.ledger.tickets import WriteTicket
 
-__all__ = ["Kind", "Operation", "Reserve", "Statement", "Statements", "insert_ignoring", "insert_replacing"]
+__all__ = [
+    "Kind",
+    "Operation",
+    "Reserve",
+    "Statement",
+    "Statements",
+    "insert_adding",
+    "insert_ignoring",
+    "insert_replacing",
+]
 
 
 class Kind(IntEnum):
@@ -41,7 +50,8 @@ class Kind(IntEnum):
     RESERVE = 8
     CLOSE_SESSION = 9
     CAPABILITY = 10
-    FLUSH = 11
+    ESTIMATE = 11
+    FLUSH = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +115,19 @@ def insert_replacing(table: Table, dialect: Dialect) -> Statement:
     insert = make(table).values({name: bindparam(name) for name in names})
     key = [column.name for column in table.primary_key.columns]
     new = {name: insert.excluded[name] for name in names if name not in key}
+    return Statement(insert.on_conflict_do_update(index_elements=key, set_=new), dialect)
+
+
+def insert_adding(table: Table, dialect: Dialect, sums: Iterable[str], kept: str) -> Statement:
+    """An insert of a whole row; of one with the same key the ``sums`` are added, what was there first multiplied by
+    the value bound as ``kept``.
+    """
+    make = sqlite.insert if dialect.name == "sqlite" else postgresql.insert
+    names = [column.name for column in table.columns]
+    insert = make(table).values({name: bindparam(name) for name in names})
+    key = [column.name for column in table.primary_key.columns]
+    new: dict[str, Any] = {name: insert.excluded[name] for name in names if name not in key}
+    new |= {name: table.c[name] * bindparam(kept, type_=Double) + insert.excluded[name] for name in sums}
     return Statement(insert.on_conflict_do_update(index_elements=key, set_=new), dialect)
 
 
@@ -187,6 +210,7 @@ class Statements:
             Kind.OPEN_CALL: insert_ignoring(calls, dialect, _CALL_OPENED),
             Kind.TRACE: insert_ignoring(traces, dialect, [column.name for column in traces.columns]),
             Kind.CAPABILITY: insert_replacing(capabilities, dialect),
+            Kind.ESTIMATE: insert_adding(estimates, dialect, ("trials", "hits", "predicted"), "kept"),
             Kind.CLOSE_CALL: Statement(
                 calls.update()
                 .where(calls.c.call_id == bindparam("key"))

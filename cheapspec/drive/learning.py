@@ -1,0 +1,85 @@
+"""What a client learns from request to request: how far drafts may be believed, and how long calls take.
+
+Rules
+-----
+* Acceptance is learned per (drafter, target, workload) and kept in the ledger, if it keeps such things, else in this
+  object. Speeds are learned per target and per drafter, in this process.
+* A target is ``MODEL@BASE_URL``; a workload the caller's tag, else a hash of the system prompt, else nothing.
+* Nothing here waits for a store on the path of a request, and nothing is locked: two threads may lose one of two
+  observations made at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cheapspec.core.books import EstimateBook
+from cheapspec.core.effects import Note, Usage
+from cheapspec.core.estimate import Estimates, EstimateTable
+from cheapspec.core.ports import Ledger
+from cheapspec.core.request import Request
+from cheapspec.core.speed import DraftSpeed, Speed, TargetSpeed
+from cheapspec.drive.passed import Passed
+from cheapspec.drive.permits import account_keys
+from cheapspec.drive.settings import Settings
+from cheapspec.drive.urls import api_base
+
+__all__ = ["Learning", "target_of", "workload_of"]
+
+_MOST = 1000
+
+
+def target_of(passed: Passed) -> str:
+    """``MODEL@BASE_URL``."""
+    return f"{passed.model}@{api_base(passed.request.url)}"
+
+
+def workload_of(settings: Settings, request: Request | None) -> str:
+    """The caller's tag, else a hash of the system prompt; empty where there is neither."""
+    keys = [key for key in account_keys(settings, request) if not key.startswith("session:")]
+    return keys[-1].partition(":")[2] if keys else ""
+
+
+class Learning:
+    """Shared by a client, its copies and its threads."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._book: EstimateBook = ledger if isinstance(ledger, EstimateBook) else EstimateTable()
+        self._targets: dict[str, TargetSpeed] = {}
+        self._drafts: dict[str, DraftSpeed] = {}
+
+    def estimates(self, target: str, workload: str) -> Estimates:
+        """What is known when a request begins."""
+        return Estimates(self._book.estimates(target, workload), self._book.estimates(target))
+
+    def observe(self, target: str, workload: str, note: Note) -> bool:
+        """Take in a note of the engine. Whether it was for this."""
+        if note.kind == "estimates":
+            self._book.add_estimates(target, workload, note.data["delta"])
+        elif note.kind == "drafted":
+            self._drafted(note.data)
+        else:
+            return False
+        return True
+
+    def called(self, target: str, usage: Usage | None, seconds: float | None) -> None:
+        """A target call is over."""
+        if usage is not None and seconds is not None and not usage.estimated:
+            fresh = max(0, usage.input_tokens - (usage.cached_tokens or 0))
+            seen = self._targets.pop(target, TargetSpeed())
+            self._targets[target] = seen.observe(fresh, usage.output_tokens, seconds)
+            while len(self._targets) > _MOST:
+                self._targets.pop(next(iter(self._targets)), None)
+
+    def speed(self, target: str) -> Speed:
+        """Seconds of the target's calls; the stated prior before any."""
+        return self._targets.get(target, TargetSpeed()).speed
+
+    def draft_seconds(self) -> Mapping[str, float]:
+        """Seconds a token, by drafter."""
+        return {name: speed.decode for name, speed in list(self._drafts.items())}
+
+    def _drafted(self, data: Mapping[str, Any]) -> None:
+        name = str(data["drafter"])
+        self._drafts[name] = self._drafts.get(name, DraftSpeed()).observe(data["tokens"], data["seconds"])
