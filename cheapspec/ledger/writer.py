@@ -2,8 +2,9 @@
 
 Rules
 -----
-* ``put`` never waits and never raises. The thread writes whatever has queued up in one transaction, so that a
-  crowd of callers shares one commit; who needs to know that a row is written holds its ticket.
+* ``put`` never waits and never raises. The thread writes whatever has queued up (:mod:`cheapspec.ledger.intake`) in
+  one transaction, so that a crowd of callers shares one commit; who needs to know that a row is written holds its
+  ticket.
 * A store that cannot be used costs nobody a reply: one warning, tickets are handed back, operations are kept
   (the newest ``buffer`` of them) and written when the store is back. What fell out is counted in ``lost``.
   Reservations are not kept but refused: a cap that cannot be checked is not a cap.
@@ -19,7 +20,6 @@ import atexit
 import contextlib
 import logging
 import os
-import queue
 import socket
 import threading
 import time
@@ -29,6 +29,7 @@ from collections import defaultdict
 from typing import Any
 
 from cheapspec.core.books import Grant
+from cheapspec.ledger.intake import Intake
 from cheapspec.ledger.leases import LEASE_SECONDS, RENEW_SECONDS, Leases
 from cheapspec.ledger.operations import Kind, Operation, Reserve, Statements
 from cheapspec.ledger.reservations import DatabaseBudgets
@@ -38,8 +39,6 @@ __all__ = ["Writer"]
 
 log = logging.getLogger("cheapspec")
 
-BATCH = 1000
-STALL_SECONDS = 2.0
 _BACKOFF = (0.2, 5.0)
 
 
@@ -61,7 +60,7 @@ class Writer:
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.lost = 0
         self.down = False
-        self._queue: queue.SimpleQueue[Operation | None] = queue.SimpleQueue()
+        self._intake = Intake(self._buffer)
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._io = threading.Lock()
@@ -70,7 +69,6 @@ class Writer:
         self._backlog: list[Operation] = []
         self._open: set[str] = set()
         self._rejected = False
-        self._busy_since = 0.0
         self._backoff, self._retry_at = _BACKOFF[0], 0.0
         self._next_renewal = self._next_sweep = 0.0
 
@@ -79,8 +77,7 @@ class Writer:
     @property
     def ready(self) -> bool:
         """Whether it is worth waiting for a ticket."""
-        since = self._busy_since
-        return not self.down and (not since or time.monotonic() - since < STALL_SECONDS)
+        return not self.down and not self._intake.hangs
 
     def lease(self) -> float:
         """Until when (UTC seconds since the epoch) the owner answers for a row that it opens now."""
@@ -88,15 +85,14 @@ class Writer:
 
     def put(self, operation: Operation) -> None:
         """Have it written. One that waits for its ticket gets it in any case."""
-        if self._queue.qsize() >= self._buffer + BATCH:  # the thread hangs
+        if not self._intake.put(operation):
             self._give_back([operation], keep=False)
             return
-        self._queue.put(operation)
         if self._thread is None:
             with self._lock:
                 if self._thread is None:
                     self._thread = threading.Thread(
-                        target=self._run, args=(self._queue,), name="cheapspec-ledger", daemon=True
+                        target=self._run, args=(self._intake,), name="cheapspec-ledger", daemon=True
                     )
                     self._thread.start()
 
@@ -105,7 +101,7 @@ class Writer:
         with self._lock:
             thread, self._thread = self._thread, None
             if thread is not None:
-                self._queue.put(None)
+                self._intake.end()
         if thread is not None:
             thread.join(seconds)
 
@@ -124,34 +120,21 @@ class Writer:
 
     def after_fork_in_child(self) -> None:
         """Begin anew. What belongs to the parent is kept, not closed."""
-        _inherited.append((self.store.renew(), self._connection, self._queue, self._backlog))
+        _inherited.append((self.store.renew(), self._connection, self._intake, self._backlog))
         self._start()
 
     # --- the thread ------------------------------------------------------------------------------
 
-    def _run(self, operations: queue.SimpleQueue[Operation | None]) -> None:
+    def _run(self, intake: Intake) -> None:
         running = True
         while running:
-            batch, running = self._collect(operations)
-            self._busy_since = time.monotonic()
+            batch, running = intake.take(self._idle_seconds())
+            intake.working(True)
             with self._io:
                 self._work(batch, last=not running)
-            self._busy_since = 0.0
+            intake.working(False)
         with self._io:
             self._drop_connection()
-
-    def _collect(self, operations: queue.SimpleQueue[Operation | None]) -> tuple[list[Operation], bool]:
-        """What is queued, after waiting for the first; and whether to go on after it."""
-        batch: list[Operation] = []
-        with contextlib.suppress(queue.Empty):
-            operation = operations.get(timeout=self._idle_seconds())
-            while operation is not None:
-                batch.append(operation)
-                if len(batch) == BATCH:
-                    return batch, True
-                operation = operations.get_nowait()
-            return batch, False
-        return batch, True
 
     def _idle_seconds(self) -> float | None:
         """How long nothing has to be done if nothing comes."""
