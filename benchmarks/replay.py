@@ -20,8 +20,9 @@ from benchmarks.replay_page import insert, render
 from benchmarks.settings import CODE_JSON, SETTINGS, Case, Target
 from cheapspec.core.allowance import Allowance
 from cheapspec.core.imputation import complete
+from cheapspec.core.outcome import Outcome
 from cheapspec.core.policies import FixedLength, Planned
-from cheapspec.core.replay import Guard, Outcome, Setting, outcomes
+from cheapspec.core.replay import Guard, Setting, outcomes
 from cheapspec.core.traces import RequestTrace, load_trace
 
 __all__ = ["Cell", "Verdict", "load", "main", "measure", "verdicts"]

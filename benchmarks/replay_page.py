@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.settings import HOSTS, LISTS, model_of
-from cheapspec.core.replay import Outcome
+from cheapspec.core.outcome import Outcome
 from cheapspec.core.traces import RequestTrace
 
 if TYPE_CHECKING:

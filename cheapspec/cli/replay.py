@@ -18,9 +18,10 @@ from cheapspec.cli.report import parse_since
 from cheapspec.core.allowance import Allowance
 from cheapspec.core.imputation import Completed, complete
 from cheapspec.core.money import Prices
+from cheapspec.core.outcome import Outcome, Replayed
 from cheapspec.core.planner import Rates
 from cheapspec.core.policies import Policy, policy
-from cheapspec.core.replay import Guard, Outcome, Pace, Replayed, Setting, outcomes
+from cheapspec.core.replay import Guard, Pace, Setting, outcomes
 from cheapspec.core.speed import seconds_rates
 from cheapspec.core.tariff import Tariff
 from cheapspec.core.traces import RequestTrace

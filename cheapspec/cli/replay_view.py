@@ -20,7 +20,7 @@ from rich.text import Text
 
 from cheapspec.cli.replay_source import Source
 from cheapspec.core.money import Prices, format_usd
-from cheapspec.core.replay import Outcome
+from cheapspec.core.outcome import Outcome
 from cheapspec.core.tariff import Tariff
 
 __all__ = ["Answer", "show", "to_dict"]

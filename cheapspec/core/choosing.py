@@ -29,12 +29,13 @@ from cheapspec.core.turn import Turn
 if TYPE_CHECKING:
     from cheapspec.core.engine import Job
 
-__all__ = ["Chooser"]
+__all__ = ["CLEARLY", "Chooser"]
 
 _BYTES_A_TOKEN, _TOKENS_A_MESSAGE = 3, 8
 """On the long side: English has four to five bytes a token, a chat template some four tokens a message."""
 
-_CLEARLY = 1.25  # times the best draft at hand: what a dream must be worth to be asked for
+CLEARLY = 1.25
+"""What a dream must be worth to be asked for: so many times the best draft at hand."""
 
 
 class Chooser:
@@ -69,7 +70,7 @@ class Chooser:
         dreams = [self._dream(name) for name in models]
         for name, dream in zip(models, dreams, strict=True):
             waiting = self._job.draft_seconds.get(name, 0.0) * dream.draft_tokens if self._job.speed else 0.0
-            if dream.action == "score" and (dream.expected_gain or 0.0) - waiting > _CLEARLY * best:
+            if dream.action == "score" and (dream.expected_gain or 0.0) - waiting > CLEARLY * best:
                 return None
         return dreams[0]
 

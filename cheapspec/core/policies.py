@@ -3,6 +3,8 @@
 Rules
 -----
 * A policy is shown a :class:`View`: what production would know before a round. It never sees agreement ahead.
+* Given text, and what is left of a model's draft that has held so far, is there at once. Where nothing of a model is,
+  the policy says whether to wait for one (:meth:`Policy.asks`), by the engine's own rules.
 * It answers with a :class:`Choice`: the proposal to score and how much of it, or ``None`` to hand off (before the
   first round: to go direct). It is then told what held of it, and nothing else: that is all it may learn from.
 * A policy keeps what it has learnt from request to request, and starts without anything: cold start is counted.
@@ -12,14 +14,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from cheapspec.core.acceptance import DraftToken
+from cheapspec.core.choosing import CLEARLY
 from cheapspec.core.estimate import Counts, Estimates, merge
 from cheapspec.core.lanes import Proposal
 from cheapspec.core.money import Prices
-from cheapspec.core.planner import ContextPrices, Rates, plan
-from cheapspec.core.priors import RequestRates
+from cheapspec.core.planner import ContextPrices, Decision, Rates, plan
+from cheapspec.core.priors import Outlook, RequestRates
 
 __all__ = ["Choice", "Direct", "FixedLength", "Planned", "Policy", "View", "WholeDraft", "policy"]
 
@@ -27,7 +31,8 @@ __all__ = ["Choice", "Direct", "FixedLength", "Planned", "Policy", "View", "Whol
 @dataclass(frozen=True, slots=True)
 class View:
     """The moment before a round. ``position``: verified reply tokens; ``remaining``: of the caller's limit, ``None``
-    without one.
+    without one. ``limit``: the longest draft there may be. ``seconds``: the shares of the context that calls read
+    anew, where time is counted.
     """
 
     workload: str
@@ -35,8 +40,10 @@ class View:
     position: int
     prompt_tokens: int
     remaining: int | None
+    limit: int
     context: ContextPrices
     proposals: Sequence[Proposal]
+    seconds: ContextPrices | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,10 @@ class Policy(Protocol):
 
     @property
     def name(self) -> str: ...
+    def asks(self, view: View, models: Sequence[str]) -> bool:
+        """Whether one of these draft models is asked for a draft now; ``view`` shows what is there without."""
+        ...
+
     def decide(self, view: View) -> Choice | None: ...
     def learn(self, view: View, choice: Choice, accepted: int, ended: bool | None) -> None:
         """``accepted``: how many of the scored tokens held. ``ended``: all did, the draft ends its turn after them,
@@ -64,6 +75,9 @@ class Direct:
     """The target alone, always."""
 
     name = "direct"
+
+    def asks(self, view: View, models: Sequence[str]) -> bool:
+        return False
 
     def decide(self, view: View) -> Choice | None:
         return None
@@ -79,6 +93,9 @@ class FixedLength:
         self.name = f"fixed:{draft_tokens}"
         self._most = draft_tokens
 
+    def asks(self, view: View, models: Sequence[str]) -> bool:
+        return not view.proposals
+
     def decide(self, view: View) -> Choice | None:
         first = next(iter(view.proposals), None)
         return None if first is None else Choice(first, min(self._most, len(first.tokens)))
@@ -93,6 +110,9 @@ class WholeDraft:
     def __init__(self, *, again: bool = False) -> None:
         self.name = "whole-again" if again else "whole"
         self._again = again
+
+    def asks(self, view: View, models: Sequence[str]) -> bool:
+        return not view.proposals and (self._again or not view.round)
 
     def decide(self, view: View) -> Choice | None:
         first = next(iter(view.proposals), None)
@@ -118,25 +138,48 @@ class Planned:
         self._counts: dict[str, Counts] = {}
         self._request = RequestRates()
 
+    def asks(self, view: View, models: Sequence[str]) -> bool:
+        """As the engine: a draft of the tokens that the model is surest of must pay, and clearly beat what is there."""
+        self._begin(view)
+        there = [self._planned(view, proposal) for proposal in view.proposals]
+        best = max((one.expected_gain or 0.0 for one in there if one.action == "score"), default=0.0)
+        for name in models:
+            sure = (DraftToken("", 0.0),) * view.limit
+            outlook = replace(self._request.outlook(sure, name), end=1.0)
+            dream = self._planned(view, Proposal(name, sure, finished=True), outlook)
+            waiting = self._rates.drafting * dream.draft_tokens if self._rates is not None else 0.0
+            if dream.action == "score" and (dream.expected_gain or 0.0) - waiting > CLEARLY * best:
+                return True
+        return False
+
     def decide(self, view: View) -> Choice | None:
-        if not view.round:
-            self._request = RequestRates(Estimates(self._counts.get(view.workload, {})))
+        self._begin(view)
         best, most = None, -math.inf
         for proposal in view.proposals:
-            decision = plan(
-                view.round,
-                self._prices,
-                view.prompt_tokens + view.position,
-                view.context,
-                proposal.tokens,
-                finished=proposal.finished,
-                remaining=view.remaining,
-                outlook=self._request.outlook(proposal.tokens, proposal.drafter, static=proposal.static),
-                rates=self._rates,
-            )
+            decision = self._planned(view, proposal)
             if decision.action == "score" and decision.expected_gain is not None and decision.expected_gain > most:
                 best, most = Choice(proposal, decision.draft_tokens), decision.expected_gain
         return best
+
+    def _begin(self, view: View) -> None:
+        if not view.round:
+            self._request = RequestRates(Estimates(self._counts.get(view.workload, {})))
+
+    def _planned(self, view: View, proposal: Proposal, outlook: Outlook | None = None) -> Decision:
+        rates = self._rates
+        if rates is not None and proposal.static:
+            rates = replace(rates, drafting=0.0)
+        return plan(
+            view.round,
+            self._prices,
+            view.prompt_tokens + view.position,
+            view.context if rates is None or view.seconds is None else view.seconds,
+            proposal.tokens,
+            finished=proposal.finished,
+            remaining=view.remaining,
+            outlook=outlook or self._request.outlook(proposal.tokens, proposal.drafter, static=proposal.static),
+            rates=rates,
+        )
 
     def learn(self, view: View, choice: Choice, accepted: int, ended: bool | None) -> None:
         proposal, count = choice.proposal, choice.draft_tokens

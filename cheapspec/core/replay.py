@@ -18,19 +18,20 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from cheapspec.core.allowance import Allowance, Hold, worst_case
 from cheapspec.core.imputation import Completed, complete
-from cheapspec.core.lanes import Lane, lanes
+from cheapspec.core.lanes import Lane, Proposal, lanes
 from cheapspec.core.money import Prices
-from cheapspec.core.oracle import capture, clairvoyant
+from cheapspec.core.oracle import clairvoyant
+from cheapspec.core.outcome import Outcome, Replayed
 from cheapspec.core.policies import Choice, Policy, View
 from cheapspec.core.tariff import Tariff
 from cheapspec.core.traces import RequestTrace
 
-__all__ = ["Guard", "Outcome", "Pace", "Replayed", "Setting", "outcomes", "replay"]
+__all__ = ["Guard", "Pace", "Setting", "outcomes", "replay"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,77 +80,6 @@ class Setting:
     oracle: bool = False
 
 
-@dataclass(slots=True)
-class Replayed:
-    """One request. ``looked_at``: positions that its rounds looked at, ``estimated`` those of them that were filled
-    in. ``clairvoyant``: dollars, ``None`` when not asked for. ``seconds``: only with a :class:`Pace`.
-    """
-
-    id: str
-    workload: str
-    baseline: float
-    paid: float = 0.0
-    rounds: int = 0
-    target_calls: int = 0
-    scored_tokens: int = 0
-    accepted_tokens: int = 0
-    handoff_tokens: int = 0
-    drafted_tokens: int = 0
-    looked_at: int = 0
-    estimated: int = 0
-    refused: bool = False
-    clairvoyant: float | None = None
-    seconds: float = 0.0
-    seconds_direct: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Sums over requests."""
-
-    requests: Sequence[Replayed] = field(default_factory=tuple[Replayed, ...])
-
-    @property
-    def paid(self) -> float:
-        """Dollars of all calls."""
-        return sum(request.paid for request in self.requests)
-
-    @property
-    def baseline(self) -> float:
-        """Dollars of the target alone."""
-        return sum(request.baseline for request in self.requests)
-
-    @property
-    def paid_over_baseline(self) -> float | None:
-        """Below 1 is a saving; ``None`` without requests."""
-        return self.paid / self.baseline if self.baseline else None
-
-    @property
-    def clairvoyant(self) -> float | None:
-        """Dollars of the clairvoyant, ``None`` when it was not asked for."""
-        known = [request.clairvoyant for request in self.requests if request.clairvoyant is not None]
-        return sum(known) if len(known) == len(self.requests) else None
-
-    @property
-    def capture(self) -> float | None:
-        """Saving over the clairvoyant's (:func:`cheapspec.core.oracle.capture`)."""
-        best = self.clairvoyant
-        return None if best is None else capture(self.paid, self.baseline, best)
-
-    @property
-    def estimated_share(self) -> float:
-        """Of the positions looked at, the share that no trace knew."""
-        looked_at = sum(request.looked_at for request in self.requests)
-        return sum(request.estimated for request in self.requests) / looked_at if looked_at else 0.0
-
-    def by_workload(self) -> dict[str, Outcome]:
-        """The same for each workload, in the order in which they first occur."""
-        groups: dict[str, list[Replayed]] = {}
-        for request in self.requests:
-            groups.setdefault(request.workload, []).append(request)
-        return {name: Outcome(tuple(group)) for name, group in groups.items()}
-
-
 def replay(traces: Sequence[RequestTrace], policy: Policy, setting: Setting, guard: Guard | None = None) -> Outcome:
     """All requests in their order, under one policy, which learns on the way."""
     return Outcome(tuple(outcomes(complete(traces), policy, setting, guard)))
@@ -164,7 +94,7 @@ def outcomes(
 
 
 class _Course:
-    """One request under way. ``drafted_to``: up to which position the draft at hand reaches."""
+    """One request under way. ``began``: where each model's last draft began."""
 
     def __init__(self, completed: Completed, policy: Policy, setting: Setting, guard: Guard | None) -> None:
         self.trace = completed.trace
@@ -174,7 +104,7 @@ class _Course:
         self.guard = guard
         self.lanes: dict[str, Lane] = {lane.drafter: lane for lane in lanes(self.trace, setting.drafters)}
         self.position = 0
-        self.fresh = True
+        self.began: dict[str, int] = {}
         self.told = Replayed(self.trace.id, self.trace.workload, setting.tariff.direct(self.trace))
 
     def run(self) -> Replayed:
@@ -200,20 +130,48 @@ class _Course:
         return told
 
     def _view(self) -> View:
-        trace, position = self.trace, self.position
-        remaining = None if trace.max_tokens is None else max(0, trace.max_tokens - position)
-        limit = min(self.setting.max_draft_tokens, self.setting.max_draft_tokens if remaining is None else remaining)
-        here = position < trace.reply_tokens
-        told = [lane.propose(position, limit) for lane in self.lanes.values()] if here else []
-        proposals = tuple(proposal for proposal in told if proposal is not None)
-        if self.fresh:
-            self.fresh = False
-            drafted = sum(len(proposal.tokens) for proposal in proposals if not proposal.static)
-            self.told.drafted_tokens += drafted
-            if self.setting.pace is not None:
-                self.told.seconds += drafted * self.setting.pace.draft_token
-        context = self.setting.tariff.context(trace)
-        return View(trace.workload, self.told.rounds, position, trace.prompt_tokens, remaining, context, proposals)
+        """What is there without asking a model; then with it, if the policy asks."""
+        trace, setting = self.trace, self.setting
+        remaining = None if trace.max_tokens is None else max(0, trace.max_tokens - self.position)
+        limit = setting.max_draft_tokens if remaining is None else min(setting.max_draft_tokens, remaining)
+        lanes_ = list(self.lanes.values()) if self.position < trace.reply_tokens else []
+        there = [lane for lane in lanes_ if lane.static or self._at_hand(lane)]
+        seconds = None if setting.pace is None else setting.pace.target.context(trace)
+        view = View(
+            trace.workload,
+            self.told.rounds,
+            self.position,
+            trace.prompt_tokens,
+            remaining,
+            limit,
+            setting.tariff.context(trace),
+            self._proposals(there, limit),
+            seconds,
+        )
+        models = [lane for lane in lanes_ if not lane.static]
+        if not models or any(not lane.static for lane in there) or limit < 1:
+            return view
+        if not self.policy.asks(view, [lane.drafter for lane in models]):
+            return view
+        proposals = self._proposals(lanes_, limit)
+        drafted = sum(len(proposal.tokens) for proposal in proposals if not proposal.static)
+        self.began = {lane.drafter: self.position for lane in models}
+        self.told.drafted_tokens += drafted
+        if setting.pace is not None:
+            self.told.seconds += drafted * setting.pace.draft_token
+        return replace(view, proposals=proposals)
+
+    def _at_hand(self, lane: Lane) -> bool:
+        """Whether the draft that this model wrote earlier has held up to here, and goes on."""
+        began = self.began.get(lane.drafter)
+        if began is None:
+            return False
+        written = min(lane.length[began], self.setting.max_draft_tokens)
+        return lane.right[began] >= self.position - began < written
+
+    def _proposals(self, some: Sequence[Lane], limit: int) -> tuple[Proposal, ...]:
+        told = (lane.propose(self.position, limit) for lane in some)
+        return tuple(proposal for proposal in told if proposal is not None)
 
     def _admitted(self, choice: Choice, view: View) -> bool:
         if self.guard is None:
@@ -238,7 +196,6 @@ class _Course:
         told.estimated += sum(at in unknown for at in range(position, position + accepted + missed))
         whole = not missed and choice.draft_tokens == len(choice.proposal.tokens)
         self.position = position + accepted + 1
-        self.fresh = missed or lane.right[position] == accepted
         turn_ends = self.trace.finish != "length" and self.position == self.trace.reply_tokens
         self.policy.learn(view, choice, accepted, turn_ends if whole and choice.proposal.finished else None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -12,9 +13,10 @@ from trace_kit import PRICES, chance_trace, one, row, trace
 from cheapspec.core.allowance import Allowance
 from cheapspec.core.imputation import complete
 from cheapspec.core.lanes import Proposal, lanes
+from cheapspec.core.outcome import Outcome
 from cheapspec.core.planner import Rates
 from cheapspec.core.policies import Choice, Direct, FixedLength, Planned, View, WholeDraft, policy
-from cheapspec.core.replay import Guard, Outcome, Pace, Setting, outcomes, replay
+from cheapspec.core.replay import Guard, Pace, Setting, outcomes, replay
 from cheapspec.core.tariff import Tariff
 from cheapspec.core.traces import Branch, RequestTrace, StaticRow
 
@@ -29,6 +31,9 @@ class Recorder:
     def __init__(self) -> None:
         self.views: list[View] = []
         self.told: list[tuple[int, int, bool | None]] = []
+
+    def asks(self, view: View, models: Sequence[str]) -> bool:
+        return True
 
     def decide(self, view: View) -> Choice | None:
         self.views.append(view)
@@ -144,13 +149,37 @@ def test_drafting_is_counted_once_for_each_new_draft() -> None:
     assert told.drafted_tokens == 7 + 2
 
 
+def test_a_model_is_asked_only_where_it_could_win() -> None:
+    """Given text that promises nearly as much as the best draft there can be is not waited on a model for."""
+    left = tuple(range(40, -1, -1))
+    long = StaticRow("prediction", left, left)
+    drawn = trace(row("1" * 40 + "E"), tokens=41, prompt=40, statics=(long,), max_tokens=41)
+    told = replay([drawn], Planned(PRICES), WARM).requests[0]
+    assert told.drafted_tokens == 0 and told.accepted_tokens >= 38
+    alone = replay([drawn], Planned(PRICES), replace(WARM, drafters=("d",))).requests[0]
+    assert alone.drafted_tokens == 40
+    dear = replay([replace(drawn, statics=())], Planned(PRICES), Setting(Tariff.of(PRICES, qs=50.0))).requests[0]
+    assert (dear.drafted_tokens, dear.rounds) == (0, 0)  # not even a perfect draft would pay
+    assert replay([drawn], FixedLength(4), WARM).requests[0].drafted_tokens == 0
+
+
+def test_a_draft_of_the_model_that_held_is_there_in_the_next_round() -> None:
+    """Given text may go first; what the model wrote before is not written again as long as it is right."""
+    given = StaticRow("lookup", (3, *(0,) * 8), (3, *(0,) * 8))
+    drawn = trace(row("11111111E"), tokens=9, prompt=10, statics=(given,))
+    recorder = Recorder()
+    told = replay([drawn], recorder, WARM).requests[0]
+    assert [[proposal.drafter for proposal in view.proposals] for view in recorder.views] == [["lookup", "d"], ["d"]]
+    assert told.drafted_tokens == 8
+
+
 def test_seconds_are_counted_beside_dollars() -> None:
     """A pace is a tariff of seconds; what drafting takes is added."""
     seconds = Tariff(Rates(0.001, 0.02, 0.001, 0.1), cached=0.0, qs=0.0, qh=0.0)
     setting = replace(WARM, pace=Pace(seconds, draft_token=0.01))
     told = replay([one("11110111E", prompt=100)], WholeDraft(), setting).requests[0]
     assert told.seconds_direct == pytest.approx(0.1 + 100 * 0.001 + 9 * 0.02)
-    drafted, scored, written = 8 * 0.01 + 3 * 0.01, 0.1 + 108 * 0.001 + 0.02, 0.1 + 4 * 0.02
+    drafted, scored, written = 8 * 0.01, 0.1 + 108 * 0.001 + 0.02, 0.1 + 4 * 0.02
     assert told.seconds == pytest.approx(drafted + scored + written)
 
 
@@ -160,6 +189,11 @@ def test_the_planner_plans_in_seconds_if_asked() -> None:
     assert replay([drawn], Planned(PRICES), WARM).requests[0].rounds > 0
     slow = Rates(input=0.0, output=0.001, draft=5.0, request=5.0)
     assert replay([drawn], Planned(PRICES, slow), WARM).requests[0].rounds == 0
+    given = replace(drawn, statics=(StaticRow("lookup", (30,) + (0,) * 30, (30,) + (0,) * 30),))
+    quick = Rates(input=0.0001, output=0.02, draft=0.0001, request=0.1, drafting=5.0)
+    pace = Pace(Tariff(quick, cached=0.0, qs=0.0, qh=0.0), draft_token=5.0)
+    told = replay([given], Planned(PRICES, quick), replace(WARM, pace=pace)).requests[0]
+    assert told.rounds and not told.drafted_tokens and told.seconds < told.seconds_direct
 
 
 def test_the_planner_learns_across_requests_of_a_workload() -> None:
@@ -278,7 +312,7 @@ def test_an_unknown_policy_is_named_with_its_kin(spec: str) -> None:
 
 def test_direct_is_never_told_of_a_round() -> None:
     """It scores nothing, so a driver that tells it something has lost its way."""
-    view = View("w", 0, 0, 1, None, WARM.tariff.context(one("1")), ())
+    view = View("w", 0, 0, 1, None, 512, WARM.tariff.context(one("1")), ())
     with pytest.raises(AssertionError):
         Direct().learn(view, Choice(Proposal("d", ()), 0), 0, None)
 
