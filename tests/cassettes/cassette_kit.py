@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -31,6 +33,7 @@ HOST = "http://engine.test"
 KEY = "sk-recording-Nothing0fValue"
 """What recordings are made with; it must not be found in any."""
 MASK = "[MASKED]"
+RECORD = bool(os.environ.get("CHEAPSPEC_TEST_RECORD"))
 
 _KEPT_REQUEST = ("content-type", "accept-encoding")
 _KEPT_RESPONSE = ("content-type", "content-encoding", "server", "x-ratelimit-remaining-requests", "retry-after")
@@ -38,6 +41,16 @@ _SECRETS = re.compile(
     rb"\b(?:sk|pk|rk|fw|gsk|xai|hf|ghp|AKIA|eyJ)[-_][A-Za-z0-9_\-*.]{8,}|\bBearer\s+[A-Za-z0-9_\-.]{8,}|\bAKIA[A-Z0-9]{12,}"
 )
 _SECRET_HEADER = re.compile(r"authori[sz]ation|api-?key|cookie|token|secret|credential|organization|project", re.I)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """``url``: its root, where nobody listens in a replay."""
+
+    name: str
+    url: str
+    model: str
+    metadata: dict[str, Any]
 
 
 def cassette_machine(*, mode: str = "none", **more: Any) -> vcr.VCR:

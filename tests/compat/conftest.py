@@ -1,7 +1,7 @@
 """Tests of other people's clients: each file in an environment of its own, which ``make compat`` makes.
 
-``CHEAPSPEC_TEST_COMPAT=NAME`` collects ``test_compat_NAME.py`` and no other: the clients' requirements conflict, and the
-project's own environment has none of them.
+``CHEAPSPEC_TEST_COMPAT=NAME`` collects ``test_compat_NAME.py`` and no other: the clients' requirements conflict, and
+the project's own environment has none of them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from tool_relay import tool_relay
 
 from cheapspec.embedded import EmbeddedServer
 from cheapspec.testing.ollama import SMOLLM2, StandInOllama
+
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else importing it fetches a price list
 
 _chosen = f"test_compat_{os.environ.get('CHEAPSPEC_TEST_COMPAT', '')}.py"
 collect_ignore = [path.name for path in Path(__file__).parent.glob("test_compat_*.py") if path.name != _chosen]

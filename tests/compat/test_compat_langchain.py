@@ -23,7 +23,13 @@ def make(request: pytest.FixtureRequest, pair: Pair) -> Make:
     """Makes a chat model over this door."""
 
     def made(**more: Any) -> ChatOpenAI:
-        options = {"base_url": pair.base_url, "api_key": "none", "model": pair.model, "temperature": 0, "max_retries": 0}
+        options = {
+            "base_url": pair.base_url,
+            "api_key": "none",
+            "model": pair.model,
+            "temperature": 0,
+            "max_retries": 0,
+        }
         options |= {"max_tokens": LIMIT, "timeout": 120, **more}
         if request.param == "transport":
             doors = {"http_client": pair.http_client(), "http_async_client": pair.async_http_client()}
