@@ -14,7 +14,7 @@ from cheapspec.core.effects import HttpReply, HttpRequest, Op, Usage
 from cheapspec.core.ports import Context, Drawn, Identity, NextToken, Score, Streaming, TargetPiece, Unusable
 from cheapspec.core.request import Request, Sampling
 from cheapspec.core.sampling import Law
-from cheapspec.core.text import looks_special
+from cheapspec.core.text import looks_special, opens_thoughts
 from cheapspec.core.untyped import as_mapping
 
 __all__ = ["CompletionReader", "LlamaCppTarget"]
@@ -69,7 +69,7 @@ class LlamaCppTarget:
             rendered: object = as_mapping(reply.json()).get("prompt") if reply is not None else None
             if problem is not None or not isinstance(rendered, str):
                 return problem or Unusable("cannot_score", "apply-template: the reply has no prompt")
-            if rendered.rstrip().endswith("<think>"):
+            if opens_thoughts(rendered):
                 return Unusable("reasoning", "the chat template makes the target think first")
             prompt = rendered
         body = {"content": prompt, "add_special": True, "parse_special": True}

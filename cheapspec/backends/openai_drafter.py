@@ -5,7 +5,7 @@ Rules
 1. An empty prefix is an ordinary chat. A prefix is continued only where the host is *known* to continue:
    vLLM and SGLang take ``continue_final_message``, llama.cpp continues a trailing assistant message by
    itself. Elsewhere a reply cannot show whether it continued or began a new answer, so there is no
-   draft. Which host it is, is asked once (``/version``, ``/get_model_info``, ``/props``).
+   draft. Which host it is, is asked once (``/version``, ``/model_info``, ``/props``).
 2. No stop strings are sent: a reply does not say which one it met, and the verified text is searched for
    them anyway.
 3. Thoughts are not a draft. Thinking is switched off where the host is known to have the switch; a reply
@@ -34,7 +34,7 @@ from cheapspec.core.untyped import as_list, as_mapping, is_number
 __all__ = ["OpenAIDraftReader", "OpenAIDrafter"]
 
 _FLAGS = {"continue_final_message": True, "add_generation_prompt": False}
-_HOSTS = (("/version", "version"), ("/get_model_info", "model_path"), ("/props", "default_generation_settings"))
+_HOSTS = (("/version", "version"), ("/model_info", "model_path"), ("/props", "default_generation_settings"))
 
 
 class OpenAIDrafter:

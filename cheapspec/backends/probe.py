@@ -103,5 +103,6 @@ def _completions(model: str, facts: Facts) -> Op[Facts]:
     if not is_echoed(reply, _ECHO_TEXT):
         return replace(told, reason=told.reason or "cannot_score")
     tried = Probe(model, LlamaCppPythonTarget(shift=0), "llamacpp-python", told.evidence, "completion")
+    tried.note("a chat is not scored: nothing renders its template, so only text completions are")
     found = yield from tried.run()
     return found if found.can_score else replace(told, reason=found.reason, evidence=found.evidence)

@@ -71,7 +71,7 @@ class Endpoints:
 
     def due_probe(self, passed: Passed) -> Op[Facts] | None:
         """The probe of this endpoint, if it is due and nobody makes it; :meth:`probed` takes its result."""
-        if passed.reason not in ("", "not_probed") or passed.parsed is None:
+        if passed.reason != "not_probed" and (passed.reason or passed.parsed is None):
             return None
         now, settings = time.monotonic(), passed.settings
         facts = self.facts_of(passed, now)

@@ -97,6 +97,8 @@ def _ollama_name(name: str) -> str:
 
 def _url(url: str, text: str) -> str:
     url = url.strip().rstrip("/")
+    if any(character.isspace() or not character.isprintable() for character in url):
+        raise ValueError(f"{text!r}: a URL contains no spaces (in a path they are written %20)")
     try:
         parts = urlsplit(url)
         port = parts.port

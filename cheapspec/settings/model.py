@@ -211,6 +211,8 @@ class Speculation(BaseModel):
     def _draft_url(cls, value: str | None) -> str | None:
         if value is None or not value.strip():
             return None
+        if any(character.isspace() for character in value.strip().strip("\"'").strip()):
+            raise ValueError(f"{value!r} is not a host: it contains a space")
         try:
             return normalise_host(value, {})
         except SettingsError as error:

@@ -236,9 +236,10 @@ def test_a_stream_that_breaks_off_or_reports_an_error_is_not_complete() -> None:
     assert isinstance(refused, Unusable) and refused.status == 400
 
 
-def test_b29_a_template_that_opens_thoughts_is_not_speculated_on() -> None:
+@pytest.mark.parametrize("mark", ["<think>", "<thought>", "[THINK]", "◁think▷", "<|START_THINKING|>", "<seed:think>"])
+def test_b29_a_template_that_opens_thoughts_is_not_speculated_on(mark: str) -> None:
     """Where the chat template makes the target think first, the request goes direct, reason ``reasoning``."""
     target = LlamaCppTarget(end_ids=(2,))
-    context, _ = run(target.open(REQUEST), reply({"prompt": "<|im_start|>assistant\n<think>\n"}))
+    context, _ = run(target.open(REQUEST), reply({"prompt": f"<|im_start|>assistant\n{mark}\n"}))
     assert isinstance(context, Unusable)
     assert context.reason == "reasoning"

@@ -142,3 +142,35 @@ def test_a_completion_is_continued_by_its_text() -> None:
     assert (answer.request.body or {})["prompt"] == "Once upon" and (answer.request.body or {})["logprobs"] == 1
     none, calls = run(drafter.draft(REQUEST, "", 0))
     assert isinstance(none, NoDraft) and calls == []
+
+
+def test_lm_studio_drafts_without_numbers_and_only_the_beginning() -> None:
+    """It answers every path with 200 and an error object, has ``logprobs: null``, and is not known to continue."""
+    unexpected = reply({"error": "Unexpected endpoint or method. (GET /version)"})
+    drafter = OpenAIDrafter("qwen2.5-0.5b-instruct", "http://localhost:1234/v1")
+    call = started(drafter, "", unexpected, unexpected, unexpected)
+    body = events(chunk("One", logprobs=None), chunk(", two", logprobs=None), chunk(finish="stop", logprobs=None))
+    pieces = decode(call.decoder, body)
+    assert text_of(pieces) == "One, two" and pieces[-1].end == "stop"
+    assert {token.logprob for piece in pieces for token in piece.tokens} == {None}
+    later, calls = run(drafter.draft(REQUEST, "One, two", 9))
+    assert isinstance(later, NoDraft) and not later.broken and calls == []
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        [reply({"version": "0.32.0"})],
+        [MISSING, reply({"model_path": "/models/q", "is_generation": True})],
+        [MISSING, MISSING, recorded("llamacpp/xl_props")],
+    ],
+    ids=["vllm", "sglang", "llamacpp"],
+)
+def test_hosts_that_are_known_to_continue_do(says: list[Any]) -> None:
+    """vLLM, SGLang and llama.cpp say who they are, once, and then take the reply's beginning."""
+    drafter = OpenAIDrafter("small", "http://h:1/v1")
+    call = started(drafter, "One, two", *says).request
+    assert call.body is not None
+    assert call.body["messages"][-1] == {"role": "assistant", "content": "One, two"}
+    assert (call.body["continue_final_message"], call.body["add_generation_prompt"]) == (True, False)
+    assert started(drafter, "One, two, three").request.path == "chat/completions"

@@ -231,5 +231,5 @@ def test_names_give_targets() -> None:
     assert isinstance(target_for("openai"), GenericTarget) and isinstance(target_for("generic"), GenericTarget)
     vllm = target_for("vllm")
     assert isinstance(vllm, VllmTarget) and vllm.route is None
-    with pytest.raises(CapabilityError, match="did you mean .sglang."):
+    with pytest.raises(CapabilityError, match=r"did you mean .sglang."):
         target_for("sglangg")
