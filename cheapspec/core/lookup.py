@@ -7,8 +7,8 @@ Rules
   reply that occurs there wins, of equally long ones the latest.
 * A match must be worth a verification: it begins at a word, and is at least three words and twelve
   characters long.
-* A prediction (OpenAI's predicted outputs) is followed as long as the reply follows it, and picked up
-  again after a small deviation.
+* A prediction (OpenAI's predicted outputs) is followed as long as the reply follows it, and picked up again after
+  a deviation: line by line (:mod:`cheapspec.core.pickup`), else by the reply's last words.
 * These drafts have no log-probabilities; their tokens are word-like pieces.
 
 Everything is linear in the conversation, but for a bounded number of candidate places.
@@ -21,6 +21,7 @@ from collections.abc import Sequence
 
 from cheapspec.core.acceptance import DraftToken
 from cheapspec.core.effects import Op
+from cheapspec.core.pickup import rest_by_lines
 from cheapspec.core.ports import DraftPiece, NoDraft, Streaming
 from cheapspec.core.request import Request
 from cheapspec.core.text import pieces
@@ -84,8 +85,9 @@ class Prediction(_Local):
     def propose(self, request: Request, prefix: str, max_tokens: int) -> tuple[DraftToken, ...]:
         """At most ``max_tokens`` word-like pieces; empty without a prediction or when the reply has left it."""
         text = request.prediction or ""
-        rest = text[len(prefix) :] if text.startswith(prefix) else _pick_up(text, prefix)
-        return _tokens(rest, max_tokens)
+        if text.startswith(prefix):
+            return _tokens(text[len(prefix) :], max_tokens)
+        return _tokens(rest_by_lines(text, prefix, realign) or _pick_up(text, prefix), max_tokens)
 
 
 def _tokens(text: str, max_tokens: int) -> tuple[DraftToken, ...]:
