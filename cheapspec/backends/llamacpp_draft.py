@@ -57,7 +57,7 @@ class LlamaCppDrafter:
 
     def __init__(self, base_url: str, *, name: str | None = None) -> None:
         self._base_url = base_url.rstrip("/").removesuffix("/v1")
-        self._name = name or f"llamacpp:{urlsplit(self._base_url).netloc or self._base_url}"
+        self._name = name or f"llamacpp:{urlsplit(self._base_url).netloc.rpartition('@')[2] or self._base_url}"
         self._thinks = False
 
     @property

@@ -43,7 +43,7 @@ class OpenAIDrafter:
     def __init__(self, model: str, base_url: str, *, name: str | None = None) -> None:
         self._model = model
         self._base_url = base_url.rstrip("/")
-        self._name = name or f"openai:{model}@{urlsplit(self._base_url).netloc or self._base_url}"
+        self._name = name or f"openai:{model}@{urlsplit(self._base_url).netloc.rpartition('@')[2] or self._base_url}"
         self._host: str | None = None
         self._logprobs = True
 

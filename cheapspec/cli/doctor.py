@@ -30,6 +30,7 @@ from cheapspec.cli.doctor_checks import (
     known,
     probe_price,
     probe_target,
+    shown_draft,
     shown_url,
     target,
 )
@@ -140,7 +141,10 @@ def _target(
     """What is known of the target, or is found out now."""
     endpoint = target(shared, model, base)
     host = endpoint.passed.request.url.host
-    if endpoint.backend in ("generic", "openai") or (endpoint.backend == "auto" and cannot_score(host)):
+    if endpoint.backend in ("generic", "openai"):
+        why = f"target_backend is {endpoint.backend!r}: taken for a server that does not score; it was not asked"
+        return Facts(reason="cannot_score", evidence=(why,)), None
+    if endpoint.backend == "auto" and cannot_score(host):
         why = f"{host} is known to return no log-probabilities of text that it is sent; it was not asked"
         return Facts(reason="cannot_score", evidence=(why,)), None
     earlier = known(shared, endpoint)
@@ -210,7 +214,8 @@ def _rules(facts: Facts | None, prices: Prices | None, given: Speculation) -> li
     if facts is None:
         why, fix = "the target was not asked", "name it with --model and --base-url"
     elif scores:
-        how = "scores text" if facts.can_score else "can be forced, at output price"
+        only = ", of text completions only" if facts.backend == "llamacpp-python" else ""
+        how = f"scores text{only}" if facts.can_score else "can be forced, at output price"
         why, fix = f"the target {how}", None
     else:
         why = facts.evidence[-1] if facts.evidence else facts.reason
@@ -254,7 +259,7 @@ def _expected(facts: Facts, prices: Prices | None, given: Speculation) -> float 
 def _settings(given: Speculation) -> dict[str, Any]:
     ledger = given.ledger if isinstance(given.ledger, str) else None if given.ledger is None else "an object"
     return {
-        "draft": [str(spec) for spec in given.drafts],
+        "draft": [shown_draft(spec) for spec in given.drafts],
         "draft_url": None if given.draft_url is None else shown_url(given.draft_url),
         "target_backend": given.target_backend,
         "accept": str(given.accept),

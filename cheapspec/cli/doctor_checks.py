@@ -35,7 +35,18 @@ from cheapspec.drive.urls import api_base, masked
 from cheapspec.errors import CheapspecError
 from cheapspec.settings import DraftSpec, Speculation
 
-__all__ = ["DraftState", "Problem", "Target", "drafts", "known", "probe_price", "probe_target", "shown_url", "target"]
+__all__ = [
+    "DraftState",
+    "Problem",
+    "Target",
+    "drafts",
+    "known",
+    "probe_price",
+    "probe_target",
+    "shown_draft",
+    "shown_url",
+    "target",
+]
 
 _PATIENCE = 5.0
 _LOOPBACK = ("127.", "localhost", "::1", "[::1]")
@@ -70,6 +81,11 @@ def shown_url(url: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
+def shown_draft(spec: DraftSpec) -> str:
+    """A drafter as named in the settings, without a password."""
+    return str(spec if spec.url is None else replace(spec, url=shown_url(spec.url)))
+
+
 def drafts(given: Speculation) -> list[DraftState]:
     """Ask every draft host whether it is there and has its model."""
     return [_draft(spec, given) for spec in given.drafts]
@@ -80,9 +96,14 @@ def _draft(spec: DraftSpec, given: Speculation) -> DraftState:
         case "ollama":
             return _ollama(spec.name, given.draft_url or normalise_host(None, os.environ))
         case "llamacpp":
-            return _openai_host(str(spec), spec.url or "", None, f"start llama-server so that {spec.url} answers")
+            return _openai_host(
+                shown_draft(spec),
+                spec.url or "",
+                None,
+                f"start llama-server so that {shown_url(spec.url or '')} answers",
+            )
         case "openai":
-            return _openai_host(str(spec), spec.url or "", spec.name, "start that server, or correct the URL")
+            return _openai_host(shown_draft(spec), spec.url or "", spec.name, "start that server, or correct the URL")
         case "embedded":
             return _embedded()
         case _:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from exchange import chat, completion, decode, recorded, reply, run
 
+from cheapspec.backends.llamacpp import LlamaCppDrafter
 from cheapspec.backends.openai_drafter import OpenAIDrafter, OpenAIDraftReader
 from cheapspec.core.ports import DraftPiece, NoDraft, Streaming
 
@@ -174,3 +175,9 @@ def test_hosts_that_are_known_to_continue_do(says: list[Any]) -> None:
     assert call.body["messages"][-1] == {"role": "assistant", "content": "One, two"}
     assert (call.body["continue_final_message"], call.body["add_generation_prompt"]) == (True, False)
     assert started(drafter, "One, two, three").request.path == "chat/completions"
+
+
+def test_a_password_of_the_host_is_no_part_of_its_name() -> None:
+    """The name goes into replies, reports and logs."""
+    assert OpenAIDrafter("small", "http://me:hunter2@h:1/v1").name == "openai:small@h:1"
+    assert LlamaCppDrafter("http://me:hunter2@h:1").name == "llamacpp:h:1"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,10 +52,30 @@ class Case:
         return self.way.client(self.way.speculation(**given))
 
 
+@contextlib.contextmanager
+def made(name: str, door: str, **more: Any) -> Generator[Case]:
+    kind: Any = SERVERS[name]
+    with kind(model=ToyModel(3), **more) as target, FakeDraft(model=ToyModel(3)) as draft:
+        yield Case(name, Doorway(target, draft, door))
+
+
 @pytest.fixture(params=list(SERVERS))
-def case(request: pytest.FixtureRequest, door: str) -> Iterator[Case]:
-    with SERVERS[request.param](model=ToyModel(3)) as target, FakeDraft(model=ToyModel(3)) as draft:
-        yield Case(request.param, Doorway(target, draft, door))
+def name(request: pytest.FixtureRequest) -> str:
+    """Which API."""
+    return str(request.param)
+
+
+@pytest.fixture
+def case(name: str) -> Iterator[Case]:
+    """With the synchronous client; what differs between the two is tested once for each API."""
+    with made(name, "sync") as one:
+        yield one
+
+
+@pytest.fixture
+def any_case(name: str, door: str) -> Iterator[Case]:
+    with made(name, door) as one:
+        yield one
 
 
 def pin(case: Case, target: str, draft: str) -> None:
@@ -87,8 +108,9 @@ DRAFTS = {
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_the_reply_is_the_targets_own(case: Case, stream: bool) -> None:
+def test_the_reply_is_the_targets_own(any_case: Case, stream: bool) -> None:
     """Whatever was drafted, the caller gets what the target alone would have said, by scores of this API's shape."""
+    case = any_case
 
     async def scenario() -> None:
         async with entered(case.client()) as client:
@@ -169,11 +191,9 @@ def test_a_random_draft_changes_nothing(case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", ["fireworks", "together", "mistral"])
-def test_a_server_that_closes_the_turn_is_not_believed(name: str, door: str) -> None:
+def test_a_server_that_closes_the_turn_is_not_believed(name: str) -> None:
     """Where a last assistant message is not gone on from, its scores say nothing, and the request goes direct."""
-    hosted: Any = SERVERS[name]
-    with hosted(model=ToyModel(3), goes_on=False) as target, FakeDraft(model=ToyModel(3)) as draft:
-        case = Case(name, Doorway(target, draft, door))
+    with made(name, "sync", goes_on=False) as case:
         pin(case, ANSWER, ANSWER)
 
         async def scenario() -> None:
@@ -187,7 +207,7 @@ def test_a_server_that_closes_the_turn_is_not_believed(name: str, door: str) -> 
 
 @pytest.mark.parametrize("shift", [0, 1])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_llama_cpp_pythons_text_completions(shift: int, stream: bool, door: str) -> None:
+def test_llama_cpp_pythons_text_completions(shift: int, stream: bool) -> None:
     """A probe sees where its numbers belong; then text completions are verified, and chats go direct."""
     prompt = "The answer is"
     with FakeLlamaCppPython(model=ToyModel(3), shift=shift) as target, FakeDraft(model=ToyModel(3)) as draft:
@@ -196,7 +216,7 @@ def test_llama_cpp_pythons_text_completions(shift: int, stream: bool, door: str)
             server.model.replies["The numbers from one to twelve, written as words: one, two, three, four,"] = (
                 " five, one, two, three, four, five, one"
             )
-        way = Doorway(target, draft, door)
+        way = Doorway(target, draft, "async" if stream else "sync")
 
         async def scenario() -> None:
             speculation = way.speculation(target_backend="llamacpp-python", draft_tokens=24)
