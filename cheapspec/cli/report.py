@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from cheapspec.report import make_report
 from cheapspec.report.page import page
 from cheapspec.report.rows import csv_lines
 from cheapspec.report.text import show
+from cheapspec.report.totals import calibrations
 from cheapspec.settings import Speculation
 from cheapspec.settings.sources import gather
 
@@ -48,6 +50,7 @@ def run(
                 sys.stdout.write(line)
             return 0
         report = make_report(records, since=start, session=session)
+        report = replace(report, calibration=calibrations(reader))
     if as_json:
         print(json.dumps(report.to_dict(), indent=2, allow_nan=False))
     elif html is not None:

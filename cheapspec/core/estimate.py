@@ -213,6 +213,15 @@ class EstimateTable:
         """See :meth:`cheapspec.core.books.EstimateBook.estimates`."""
         return self._counts.get((target, workload), {})
 
+    def rows(self) -> list[Row]:
+        """What is counted, workload by workload."""
+        return [
+            (target, workload, drafter, bucket, count)
+            for (target, workload), counts in self._counts.items()
+            if workload is not None
+            for (drafter, bucket), count in counts.items()
+        ]
+
     def add_estimates(self, target: str, workload: str, delta: Delta) -> None:
         """See :meth:`cheapspec.core.books.EstimateBook.add_estimates`."""
         for key in ((target, workload), (target, None)):

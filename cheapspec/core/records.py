@@ -13,9 +13,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from cheapspec.core.books import Trace
 from cheapspec.core.effects import Usage
+from cheapspec.core.estimate import Row
 from cheapspec.core.ports import CallRow, RequestRow
 
-__all__ = ["CallRecord", "LedgerReader", "RequestRecord", "TraceReader"]
+__all__ = ["CallRecord", "EstimateReader", "LedgerReader", "RequestRecord", "TraceReader"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,18 @@ class TraceReader(Protocol):
     ) -> Iterable[tuple[RequestRecord, tuple[Trace, ...]]]:
         """Requests as :meth:`LedgerReader.requests` gives them (their calls may be left out), each with its rounds in
         order, none for one that was not speculated on.
+
+        :raises LedgerError: the store cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
+class EstimateReader(Protocol):
+    """A ledger whose acceptance estimates can be read."""
+
+    def estimate_rows(self) -> Iterable[Row]:
+        """All counts, by target, workload, drafter and bucket.
 
         :raises LedgerError: the store cannot be read.
         """

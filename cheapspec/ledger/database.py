@@ -75,7 +75,7 @@ class DatabaseLedger:
         self._writer = Writer(self._store, buffer=buffer, lease_seconds=lease_seconds)
         self._store_text = store_text
         self._capabilities = CapabilityCache(self.read)
-        self._estimates = EstimateCache(self._read_estimates)
+        self._estimates = EstimateCache(self.estimate_rows)
 
     def __repr__(self) -> str:
         return f"DatabaseLedger({self._store.shown!r})"
@@ -228,7 +228,11 @@ class DatabaseLedger:
             sums = {"trials": count.trials, "hits": count.hits, "predicted": count.predicted}
             self._put(Kind.ESTIMATE, {**key, **sums, "updated_at": time.time(), "kept": KEPT**count.trials})
 
-    def _read_estimates(self) -> list[Row]:
+    def estimate_rows(self) -> list[Row]:
+        """See :class:`cheapspec.core.records.EstimateReader`.
+
+        :raises LedgerError: the store cannot be read.
+        """
         with self.read() as connection:
             rows = connection.execute(select(estimates).order_by(estimates.c.updated_at)).all()
         counted = ((row, Count(row.trials, row.hits, row.predicted)) for row in rows)

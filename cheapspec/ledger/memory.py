@@ -26,7 +26,7 @@ from typing import Any
 
 from cheapspec.core.bill import DECISIONS, UNSETTLED, read_bill, read_info
 from cheapspec.core.books import SessionRow, Trace
-from cheapspec.core.estimate import Counts, Delta, EstimateTable
+from cheapspec.core.estimate import Counts, Delta, EstimateTable, Row
 from cheapspec.core.money import format_usd
 from cheapspec.core.ports import Call, CallRow, RequestRow
 from cheapspec.core.records import CallRecord, RequestRecord
@@ -110,6 +110,10 @@ class MemoryLedger:
 
     def add_estimates(self, target: str, workload: str, delta: Delta) -> None:
         self._estimates.add_estimates(target, workload, delta)
+
+    def estimate_rows(self) -> list[Row]:
+        """See :class:`cheapspec.core.records.EstimateReader`."""
+        return self._estimates.rows()
 
     def open_request(self, row: RequestRow) -> None:
         with self._lock:

@@ -20,7 +20,7 @@ from typing import Any
 from cheapspec.core.money import format_usd
 from cheapspec.report.entries import DECISIONS
 
-__all__ = ["Group", "Latency", "Lossy", "Reason", "Report", "Sums", "Tokens"]
+__all__ = ["Calibration", "Forecast", "Group", "Latency", "Lossy", "Reason", "Report", "Sums", "Tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +107,16 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Target tokens. ``unverified``: drafted, and nobody could say whether the target agrees."""
+    """Target tokens. ``unverified``: drafted, and nobody could say whether the target agrees. ``lenient``: accepted,
+    though the target would not have written them.
+    """
 
     drafted: int = 0
     accepted: int = 0
     corrected: int = 0
     handoff: int = 0
     unverified: int = 0
+    lenient: int = 0
     input: int = 0
     cached_input: int = 0
     output: int = 0
@@ -142,13 +145,38 @@ class Lossy:
 
 
 @dataclass(frozen=True, slots=True)
+class Forecast:
+    """What the planner expected of the ``requests`` that have a forecast and a known bill, and what came of it."""
+
+    requests: int = 0
+    expected_usd: Decimal = Decimal(0)
+    saved_usd: Decimal = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How well acceptance was predicted: the expected calibration error (0 to 1,
+    :func:`cheapspec.core.estimate.calibration_error`) over ``trials`` draft tokens, older ones counting less. It is of
+    all that the ledger has learnt, whatever requests a report is of.
+    """
+
+    target: str
+    drafter: str
+    workload: str
+    trials: float
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Totals of a ledger, or of one session or time of it.
 
     ``start`` and ``end``: seconds since the epoch (UTC), as asked for, else of the first and last request.
     ``latency``: by decision (``speculated``, ``direct``, ``bypassed``) and of ``all``. ``seconds``: where the time
-    of speculated requests went. ``simulated``: requests whose bill is simulated (demo, bench). ``forgotten``:
-    requests that the ledger no longer keeps whole, so that they are in no figure here.
+    of speculated requests went. ``simulated``: requests whose bill is simulated (demo, bench). ``fixed``: requests with
+    a fixed ``draft_tokens``, planner and allowance off. ``local_usd``: the price of local drafting, part of what was
+    paid; ``None`` where it has none. ``forgotten``: requests that the ledger no longer keeps whole, so that they are
+    in no figure here.
     """
 
     start: float | None
@@ -169,6 +197,10 @@ class Report:
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     simulated: int = 0
     forgotten: int = 0
+    fixed: int = 0
+    local_usd: Decimal | None = None
+    forecast: Forecast = field(default_factory=Forecast)
+    calibration: tuple[Calibration, ...] = ()
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -252,6 +284,23 @@ class Report:
             "by_model": [{"model": group.name, **group.sums.to_dict()} for group in self.models],
             "by_day": [{"day": group.name, **group.sums.to_dict()} for group in self.days],
             "simulated_requests": self.simulated,
+            "fixed_draft_tokens_requests": self.fixed,
+            "local_drafting_usd": format_usd(self.local_usd),
+            "forecast": {
+                "requests": self.forecast.requests,
+                "expected_usd": format_usd(self.forecast.expected_usd),
+                "saved_usd": format_usd(self.forecast.saved_usd),
+            },
+            "calibration": [
+                {
+                    "target": one.target,
+                    "drafter": one.drafter,
+                    "workload": one.workload,
+                    "trials": round(one.trials),
+                    "error": _rounded(one.error),
+                }
+                for one in self.calibration
+            ],
             "forgotten_requests": self.forgotten,
         }
 

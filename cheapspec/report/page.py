@@ -15,6 +15,8 @@ from cheapspec.report.figures import Group, Report, Sums
 from cheapspec.report.style import STYLE
 from cheapspec.report.words import (
     count,
+    forecast,
+    how_known,
     model_name,
     money,
     notes,
@@ -53,6 +55,8 @@ def _sections(report: Report) -> Iterator[str]:
         yield _section("Time", _time(report))
     if len(report.sessions) > 1 or any(group.name is not None for group in report.sessions):
         yield _section("Sessions", _groups("sessions", "Session", report.sessions, session_name))
+    if report.calibration:
+        yield _section("Acceptance predicted", _calibration(report))
     if report.models:
         yield _section("Models", _groups("models", "Model", report.models, model_name))
 
@@ -82,17 +86,18 @@ def _requests(report: Report) -> str:
 def _money(report: Report) -> str:
     sums = report.sums
     paid, baseline = sums.paid_usd, sums.baseline_usd
-    share = sums.estimated_share
-    how = "" if share is None else f"{percent(share)} of it estimated, {percent(1 - share)} billed"
+    local = "" if report.local_usd is None else f"{money(report.local_usd, baseline)} of it for drafting here"
     saved_share = "" if sums.saved_share is None else percent(sums.saved_share)
     said = " · ".join(filter(None, (saved_share, verdict(sums))))
     style = "" if sums.saved_usd is None or not sums.saved_usd else "bad" if sums.saved_usd < 0 else "good"
     tiles = (
-        _tile("Target alone", money(baseline, paid), how)
-        + _tile("Paid", money(paid, baseline), "")
+        _tile("Target alone", money(baseline, paid), how_known(sums))
+        + _tile("Paid", money(paid, baseline), local)
         + _tile("Saved", money(sums.saved_usd, baseline), said, style)
     )
-    told = "".join(f"<li>{escape(note)}</li>" for note in notes(report))
+    expected = money(report.forecast.expected_usd, baseline)
+    said_by_planner = [f"Planner's forecast: {expected} {forecast(report)}"] if report.forecast.requests else []
+    told = "".join(f"<li>{escape(note)}</li>" for note in [*notes(report), *said_by_planner])
     chart = legend = table = ""
     if any(group.sums.priced_baseline or group.sums.priced_paid for group in report.days):
         chart = money_over_time(report.days)
@@ -141,6 +146,15 @@ def _time(report: Report) -> str:
     where = f'<p class="legend">Time of speculated requests: {", ".join(parts)}.</p>' if parts else ""
     table = _table(["Whole reply after", "requests", "median", "95th percentile"], rows)
     return latency_chart(report.latency) + table + where
+
+
+def _calibration(report: Report) -> str:
+    lead = '<p class="legend">How far predicted and observed acceptance were apart (expected calibration error).</p>'
+    rows = [
+        [escape(one.drafter), escape(one.target), escape(one.workload), count(round(one.trials)), percent(one.error)]
+        for one in report.calibration
+    ]
+    return lead + _table(["Drafter", "target", "workload", "draft tokens", "error"], rows, words=3)
 
 
 def _groups(key: str, title: str, groups: Sequence[Group], name: Callable[[str | None], str]) -> str:

@@ -26,7 +26,9 @@ _COUNTS = (
     "corrected_tokens",
     "handoff_tokens",
     "unverified_tokens",
+    "lenient_tokens",
     "target_calls",
+    "fixed_draft_tokens",
 )
 _TIMES = ("draft", "verify", "handoff", "total")
 
@@ -34,6 +36,7 @@ COLUMNS = (
     *("request_id", "at", "session", "model", "kind", "stream", "decision", *_TEXT, *_COUNTS),
     *("input_tokens", "cached_input_tokens", "output_tokens", "paid_usd", "baseline_usd", "saved_usd"),
     *("baseline", "priced_by", "simulated", *(f"seconds_{name}" for name in _TIMES)),
+    *("target", "lossy", "local_usd", "forecast_usd"),
 )
 """``at``: ISO 8601, UTC; ``decision`` as the reports call it; money in dollars, times in seconds."""
 
@@ -54,7 +57,8 @@ def _cells(record: RequestRecord) -> list[Any]:
     cells += [getattr(info, name) for name in (*_TEXT, *_COUNTS)]
     cells += [*entry.tokens, *map(format_usd, (entry.paid_usd, entry.baseline_usd, entry.saved_usd))]
     cells += [estimated, info.priced_by, _word(info.simulated)]
-    return cells + [round(getattr(info.seconds, name), 4) for name in _TIMES]
+    cells += [round(getattr(info.seconds, name), 4) for name in _TIMES]
+    return [*cells, info.target, _word(entry.lossy), *map(format_usd, (info.local_usd, info.forecast_usd))]
 
 
 def _word(value: bool) -> str:

@@ -22,6 +22,8 @@ from cheapspec.report.figures import Group as Named
 from cheapspec.report.figures import Report, Sums
 from cheapspec.report.words import (
     count,
+    forecast,
+    how_known,
     model_name,
     money,
     notes,
@@ -86,6 +88,8 @@ def _parts(report: Report, width: int) -> Iterator[RenderableType]:
     ):
         if len(groups) > 1 or (title == "Session" and groups and groups[0].name is not None):
             yield _groups(title, groups, name, width)
+    if report.calibration:
+        yield _calibration(report)
     if said := notes(report):
         yield _notes(said)
 
@@ -115,14 +119,13 @@ def _bar(sums: Sums, width: int) -> RenderableType:
 def _money(report: Report) -> RenderableType:
     sums = report.sums
     paid, baseline = sums.paid_usd, sums.baseline_usd
-    share = sums.estimated_share
-    how = "" if share is None else "all of it billed" if share == 0 else "all of it estimated"
-    if share is not None and 0 < share < 1:
-        how = f"{percent(share)} of it estimated, the rest billed"
+    local = "" if report.local_usd is None else f"{money(report.local_usd, baseline)} of it for drafting here"
     grid = _grid()
-    grid.add_row("Target alone", Text(money(baseline, paid)), how)
-    grid.add_row("Paid", Text(money(paid, baseline)), "")
+    grid.add_row("Target alone", Text(money(baseline, paid)), how_known(sums))
+    grid.add_row("Paid", Text(money(paid, baseline)), local)
     grid.add_row(Text("Saved", "bold not dim"), Text(money(sums.saved_usd, baseline), _style(sums)), _told(sums))
+    if report.forecast.requests:
+        grid.add_row("Planner's forecast", Text(money(report.forecast.expected_usd, baseline)), forecast(report))
     return grid
 
 
@@ -199,6 +202,16 @@ def _groups(title: str, groups: Sequence[Named], name: Callable[[str | None], st
         ]
         table.add_row(*row, *([Text(count(sums.unpriced), "yellow" if sums.unpriced else "dim")] if unpriced else []))
     _more(table, len(groups))
+    return table
+
+
+def _calibration(report: Report) -> RenderableType:
+    table = _table("Acceptance predicted", "workload", "tokens", "error")
+    table.columns[1].justify = "left"
+    for one in report.calibration[:_MOST_ROWS]:
+        name = Text(f"{one.drafter} → {one.target}", overflow="ellipsis", no_wrap=True)
+        table.add_row(name, Text(one.workload, "dim"), count(round(one.trials)), percent(one.error))
+    _more(table, len(report.calibration))
     return table
 
 

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from cheapspec.core.records import LedgerReader, RequestRecord
+from cheapspec.core.estimate import Count, calibration_error
+from cheapspec.core.records import EstimateReader, LedgerReader, RequestRecord
 from cheapspec.errors import LedgerError
-from cheapspec.report.entries import DECISIONS, EXACT_RULES, Entry, read_entry
-from cheapspec.report.figures import Group, Latency, Lossy, Reason, Report, Sums, Tokens
+from cheapspec.report.entries import DECISIONS, Entry, read_entry
+from cheapspec.report.figures import (
+    Calibration,
+    Forecast,
+    Group,
+    Latency,
+    Lossy,
+    Reason,
+    Report,
+    Sums,
+    Tokens,
+)
 
-__all__ = ["make_report", "report_of"]
+__all__ = ["calibrations", "make_report", "report_of"]
 
 
 def report_of(
@@ -30,7 +42,25 @@ def report_of(
         )
     records = ledger.requests(since=since, until=until, session=session)
     forgotten = getattr(ledger, "forgotten", 0)
-    return make_report(records, since=since, until=until, session=session, forgotten=forgotten)
+    report = make_report(records, since=since, until=until, session=session, forgotten=forgotten)
+    return replace(report, calibration=calibrations(ledger))
+
+
+def calibrations(ledger: object) -> tuple[Calibration, ...]:
+    """How well acceptance was predicted, by target, drafter and workload, the most observed first; empty where the
+    ledger keeps no estimates.
+
+    :raises LedgerError: the store cannot be read.
+    """
+    found: dict[tuple[str, str, str], list[Count]] = {}
+    for target, workload, drafter, _, count in ledger.estimate_rows() if isinstance(ledger, EstimateReader) else ():
+        found.setdefault((target, drafter, workload), []).append(count)
+    made = [
+        Calibration(*names, sum(count.trials for count in counts), error)
+        for names, counts in found.items()
+        if (error := calibration_error(counts)) is not None
+    ]
+    return tuple(sorted(made, key=lambda one: (-one.trials, one.target, one.drafter, one.workload)))
 
 
 def make_report(
@@ -58,8 +88,10 @@ class _Adding:
         self.groups: dict[str, dict[str | None, _Running]] = {"sessions": {}, "models": {}, "days": {}}
         self.reasons: dict[tuple[str, str], int] = {}
         self.tokens: dict[str, int] = dict.fromkeys(Tokens.__slots__, 0)
-        names = ("rounds", "calls", "per_request", "per_token", "lossy", "audited", "simulated")
+        names = ("rounds", "calls", "per_request", "per_token", "lossy", "audited", "simulated", "fixed")
         self.counts: dict[str, int] = dict.fromkeys(names, 0)
+        self.local: Decimal | None = None
+        self.forecast = Forecast()
         self.times: dict[str, list[float]] = {}
         self.seconds: dict[str, float] = dict.fromkeys(("draft", "verify", "handoff", "total"), 0.0)
 
@@ -74,12 +106,18 @@ class _Adding:
         if info.reason is not None and entry.decision != "speculate":
             key = (entry.decision, info.reason)
             self.reasons[key] = self.reasons.get(key, 0) + 1
-        for name in ("drafted", "accepted", "corrected", "handoff", "unverified"):
+        for name in ("drafted", "accepted", "corrected", "handoff", "unverified", "lenient"):
             self.tokens[name] += getattr(info, f"{name}_tokens")
         for name, value in zip(("input", "cached_input", "output"), entry.tokens, strict=True):
             self.tokens[name] += value
         for name, value in self._counted(entry):
             self.counts[name] += value
+        if info.local_usd is not None:
+            self.local = (self.local or Decimal(0)) + info.local_usd
+        if info.forecast_usd is not None and entry.saved_usd is not None and not entry.unpriced:
+            told = self.forecast
+            expected, saved = told.expected_usd + info.forecast_usd, told.saved_usd + entry.saved_usd
+            self.forecast = Forecast(told.requests + 1, expected, saved)
         self._time(entry)
 
     @staticmethod
@@ -88,11 +126,12 @@ class _Adding:
         yield "rounds", info.rounds
         yield "calls", info.target_calls
         yield "simulated", info.simulated
+        yield "fixed", info.fixed_draft_tokens is not None
         yield "audited", any(call.row.purpose == "audit" for call in entry.record.calls)
         if entry.decision in ("speculate", "direct"):
             yield "per_request", 1 - info.target_calls
             yield "per_token", info.calls_saved_per_token_client
-            yield "lossy", entry.decision == "speculate" and info.rule not in EXACT_RULES
+            yield "lossy", entry.lossy
 
     def _time(self, entry: Entry) -> None:
         spent, speculated = entry.info.seconds, entry.decision == "speculate"
@@ -133,6 +172,9 @@ class _Adding:
             seconds=self.seconds,
             simulated=counts["simulated"],
             forgotten=forgotten,
+            fixed=counts["fixed"],
+            local_usd=self.local,
+            forecast=self.forecast,
         )
 
 

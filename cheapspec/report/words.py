@@ -9,6 +9,8 @@ from cheapspec.report.figures import Report, Sums
 
 __all__ = [
     "count",
+    "forecast",
+    "how_known",
     "model_name",
     "money",
     "notes",
@@ -92,6 +94,22 @@ def passed_by(report: Report) -> str:
     return f"{count(sums.bypassed)} of {_requests(sums.requests)} ({share}) passed through untouched{why}"
 
 
+def how_known(sums: Sums) -> str:
+    """Which part of the baseline was really billed, and which is estimated."""
+    share = sums.estimated_share
+    if share is None:
+        return ""
+    if not 0 < share < 1:
+        return f"all of it {'estimated' if share else 'billed, so exact'}"
+    return f"{percent(share)} of it estimated, the rest billed"
+
+
+def forecast(report: Report) -> str:
+    """What came of the requests of which the planner had said what to expect."""
+    told = report.forecast
+    return f"expected of {_requests(told.requests)}; saved {money(told.saved_usd, report.sums.baseline_usd)}"
+
+
 def verdict(sums: Sums) -> str:
     """What the saving means, in words: needed where there is no colour."""
     saved = sums.saved_usd
@@ -119,6 +137,11 @@ def notes(report: Report) -> list[str]:
     if report.tokens.unverified and report.tokens.drafted:
         share = percent(report.tokens.unverified / report.tokens.drafted)
         said.append(f"{count(report.tokens.unverified)} draft tokens ({share}) could not be verified")
+    if report.fixed:
+        said.append(
+            f"{_requests(report.fixed)} ran with a fixed number of draft tokens (draft_tokens=…): planner and "
+            "allowance were off"
+        )
     if report.lossy.accepted:
         number = report.lossy.audited
         audited = (
@@ -126,6 +149,11 @@ def notes(report: Report) -> list[str]:
         )
         said.append(
             f"{_requests(report.lossy.accepted)} accepted under rules that may differ from the target; {audited}"
+        )
+    if report.tokens.lenient:
+        share = percent(report.tokens.lenient / report.tokens.accepted) if report.tokens.accepted else "–"
+        said.append(
+            f"{count(report.tokens.lenient)} of the accepted draft tokens ({share}) the target would not have written"
         )
     if report.forgotten:
         said.append(f"{_requests(report.forgotten)} {_are(report.forgotten)} no longer kept whole, and so in no figure")

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from reportkit import NOON, ask
 
 from cheapspec.core.effects import Usage
+from cheapspec.core.estimate import Count
 from cheapspec.core.ports import Call, CallRow, RequestRow
 from cheapspec.errors import LedgerError
 from cheapspec.ledger import MemoryLedger
+from cheapspec.ledger.database import DatabaseLedger
 from cheapspec.ledger.null import NullLedger
-from cheapspec.report import Latency, Reason, make_report, report_of
+from cheapspec.report import Forecast, Latency, Reason, make_report, report_of
 
 SPECULATED: dict[str, Any] = {
     "rule": "exact",
@@ -242,3 +245,60 @@ def test_records_are_read_once() -> None:
     ledger = MemoryLedger()
     ask(ledger, "a", "direct", ("direct", "0.1"))
     assert make_report(record for record in ledger.requests()) == report_of(ledger)
+
+
+def test_what_only_some_requests_have_is_summed_and_said() -> None:
+    """Fixed draft lengths are labelled, lossy tokens counted, local drafting is paid, forecasts stand beside facts."""
+    ledger = MemoryLedger()
+    plain = {**SPECULATED, "baseline_usd": "0.0010"}
+    ask(ledger, "a", "speculate", ("score", "0.0004"), **plain, fixed_draft_tokens=8, local_usd="0.0001")
+    ask(ledger, "b", "speculate", ("score", "0.0004"), **{**plain, "rule": "lenient"}, lossy=True, lenient_tokens=20,
+        forecast_usd="0.0003")  # fmt: skip
+    ask(ledger, "c", "speculate", ("score", "0.0020"), **plain, forecast_usd="0.0002")
+    ask(ledger, "d", "speculate", ("score", None), **plain, forecast_usd="0.5")
+    report = report_of(ledger)
+    assert report.sums.paid_usd == Decimal("0.0029")
+    assert report.sums.baseline_usd == Decimal("0.0030")
+    assert (report.fixed, report.local_usd, report.tokens.lenient, report.lossy.accepted) == (
+        1, Decimal("0.0001"), 20, 1,
+    )  # fmt: skip
+    assert report.forecast == Forecast(2, Decimal("0.0005"), Decimal("-0.0004"))
+    told = report.to_dict()
+    assert (told["fixed_draft_tokens_requests"], told["local_drafting_usd"]) == (1, "0.000100")
+    assert told["forecast"] == {"requests": 2, "expected_usd": "0.000500", "saved_usd": "-0.000400"}
+    for text in (str(report), report.html()):
+        assert "1 request ran with a fixed number of draft tokens (draft_tokens=…)" in " ".join(text.split())
+        assert "$0.000100 of it for drafting here" in text
+        assert "20 of the accepted draft tokens" in text
+        assert "expected of 2 requests; saved −$0.000400" in text
+
+
+def test_what_no_request_has_is_not_said() -> None:
+    """No zero stands for a figure that nobody has."""
+    ledger = MemoryLedger()
+    ask(ledger, "a", "direct", ("direct", "0.001"), reason="not_worth_it")
+    report = report_of(ledger)
+    assert (report.local_usd, report.to_dict()["local_drafting_usd"], report.calibration) == (None, None, ())
+    for text in (str(report), report.html()):
+        assert "drafting here" not in text
+        assert "forecast" not in text
+        assert "Acceptance predicted" not in text
+
+
+@pytest.mark.parametrize("kind", ["memory", "database"])
+def test_the_calibration_error_is_read_from_the_estimates(kind: str, tmp_path: Path) -> None:
+    """Σ trials / Σ trials · |hits − predicted| / trials over the buckets, by target, drafter and workload."""
+    ledger = MemoryLedger() if kind == "memory" else DatabaseLedger(f"sqlite:///{tmp_path}/ledger.db")
+    ledger.add_estimates("m@u", "w", {("d", "0.9"): Count(80, 72, 76), ("d", "0.5"): Count(20, 13, 11)})
+    ledger.add_estimates("m@u", "w", {("lookup", "static"): Count(10, 9, 9)})
+    ledger.add_estimates("m@u", "other", {("d", "0.9"): Count(0, 0, 0)})
+    report = report_of(ledger)
+    first, second = report.calibration
+    assert (first.target, first.drafter, first.workload) == ("m@u", "d", "w")
+    assert (first.trials, first.error) == (pytest.approx(100, rel=0.05), pytest.approx(0.06, rel=0.05))
+    assert (second.drafter, second.error) == ("lookup", 0.0)
+    assert report.to_dict()["calibration"][1]["error"] == 0.0
+    for text in (str(report), report.html()):
+        assert "Acceptance predicted" in text
+    if isinstance(ledger, DatabaseLedger):
+        ledger.close()
