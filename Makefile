@@ -1,5 +1,5 @@
-# The verbs of the project; CONTRIBUTING.md says when to use which. Everything lands in .venv, .venv-vllm and
-# the weights' cache (CHEAPSPEC_CACHE, else the platform's cache folder); `make clean` removes the first two.
+# The verbs of the project; CONTRIBUTING.md says when to use which. Everything lands in .venv, .venv-*, and
+# the weights' cache (CHEAPSPEC_CACHE, else the platform's cache folder); `make clean` removes the environments.
 # Paths are relative, so that the checkout may lie under a folder with spaces.
 
 PYTHON ?= python3
@@ -12,7 +12,7 @@ export PIP_NO_WARN_SCRIPT_LOCATION := 1
 unexport PYTHONPATH VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
-.PHONY: demo test check engines services bench docs clean
+.PHONY: demo test check engines services compat compat-all compat-openai compat-openai-lowest record bench docs clean
 
 # --- environments: a stamp file each, remade when the declared dependencies change ----------------
 
@@ -37,6 +37,15 @@ $(VLLM)/ready.stamp: pyproject.toml constraints-engines.txt
 	$(VLLM)/bin/python $(PIP) install --quiet -c constraints-engines.txt --group engines
 	$(VLLM)/bin/python $(PIP) uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@
+
+# Other people's clients, an environment each: their requirements conflict. The pins of each are in tests/compat.
+.venv-compat-%/ready.stamp: tests/compat/%.txt pyproject.toml
+	$(PYTHON) -m venv .venv-compat-$*
+	.venv-compat-$*/bin/python $(PIP) install --quiet --upgrade pip
+	.venv-compat-$*/bin/python $(PIP) install --quiet -r tests/compat/$*.txt -e '.[embedded,testing]'
+	@touch $@
+
+.PRECIOUS: .venv-compat-%/ready.stamp
 
 # --- verbs ----------------------------------------------------------------------------------------
 
@@ -68,6 +77,31 @@ engines: $(VENV)/dev.stamp $(VLLM)/ready.stamp
 services: $(VENV)/dev.stamp
 	$(PY) -m pytest -m services
 
+# Other people's clients against the embedded engines, and openai-python's own tests with our classes in its place.
+CLIENTS := pydantic_ai langchain instructor openai_agents litellm llm
+
+compat: $(CLIENTS:%=compat-%) compat-openai
+
+compat-all: compat compat-openai-lowest
+
+$(CLIENTS:%=compat-%): compat-%: .venv-compat-%/ready.stamp
+	.venv-compat-$*/bin/python -m cheapspec.embedded fetch
+	CHEAPSPEC_TEST_COMPAT=$* .venv-compat-$*/bin/python -m pytest -o addopts= -q -W default tests/compat
+
+compat-openai: .venv-compat-openai_newest/ready.stamp
+	.venv-compat-openai_newest/bin/python scripts/compat_openai.py .venv-compat-openai_newest/suite --least 9000
+
+compat-openai-lowest: .venv-compat-openai_lowest/ready.stamp
+	.venv-compat-openai_lowest/bin/python scripts/compat_openai.py .venv-compat-openai_lowest/suite
+
+# Cassettes of vLLM and llama.cpp anew; those of Ollama stay (no package index carries it).
+record: $(VENV)/dev.stamp $(VLLM)/ready.stamp
+	$(PY) -m cheapspec.embedded fetch
+	@gguf="$$($(PY) -m cheapspec.embedded path smollm2-135m-q4_1)" && \
+	$(VLLM)/bin/python scripts/dequantize.py "$$gguf" "$$(dirname "$$gguf")/vllm/smollm2-135m-f32"
+	CHEAPSPEC_TEST_RECORD=1 $(PY) -m pytest -p no:randomly tests/cassettes/test_cassettes.py
+	$(PY) -m pytest tests/cassettes
+
 bench: $(VENV)/project.stamp
 	$(PY) -m benchmarks
 
@@ -75,4 +109,4 @@ docs: $(VENV)/dev.stamp
 	$(PY) scripts/docs.py
 
 clean:
-	rm -rf $(VENV) $(VLLM) .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(VLLM) .venv-compat-* .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
