@@ -3,6 +3,7 @@
 Rules
 -----
 * Temperature 0, the same fields in both arms. The history of a chat is the direct arm's replies, in both.
+* A kind of prompts is a workload: estimates are learned for each by itself, and nothing is known at the start.
 * Direct is priced by its reply's usage; cheapspec's side by its own account (:class:`cheapspec.core.info.Info`).
 * A text that differs is reported with the place where it begins to differ, never repaired.
 * A request that fails ends its prompt, not the bench; the failure is in the result.
@@ -133,7 +134,8 @@ class Bench:
 
     def _speculated(self, fields: dict[str, Any], measured: Measured) -> str:
         started = time.perf_counter()
-        reply = cast(Any, self._arms.speculating.chat.completions.create(**fields))
+        alike = {"cheapspec": {"workload": measured.kind}}  # what is learned is learned of this kind
+        reply = cast(Any, self._arms.speculating.chat.completions.create(**fields, extra_body=alike))
         measured.seconds = time.perf_counter() - started
         info = facts(reply)
         if info is not None:
