@@ -104,6 +104,7 @@ record: $(VENV)/dev.stamp $(VLLM)/ready.stamp
 
 bench: $(VENV)/project.stamp
 	$(PY) -m benchmarks
+	$(PY) -m benchmarks.replay
 
 docs: $(VENV)/dev.stamp
 	$(PY) scripts/docs.py
