@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from genai_prices import update_prices
 
 from cheapspec.cli import main
 from cheapspec.core.money import Prices
@@ -20,6 +23,7 @@ from cheapspec.errors import CheapspecError
 from cheapspec.prices import PriceBook, data
 from cheapspec.prices.data import data_file, update
 
+PUBLISHED = Path(__file__).parent / "data" / "prices" / "genai_prices.json"
 Run = Callable[..., tuple[int, str, str]]
 OPENAI = "https://api.openai.com/v1"
 ROW = Prices(Decimal("0.4"), Decimal(3))
@@ -168,11 +172,22 @@ FRESH: list[dict[str, Any]] = [
 def site() -> Iterator[tuple[str, list[bytes]]]:
     """A web site on this machine; its answers are taken from the list, the last one again and again."""
     answers: list[bytes] = []
+    left = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = answers.pop(0) if len(answers) > 1 else answers[0]
+            if body == b"hang":
+                left.wait(10)
+                return
+            if body == b"moved" and self.path != "/elsewhere":
+                self.send_response(302)
+                self.send_header("location", "/elsewhere")
+                self.end_headers()
+                return
             self.send_response(404 if body == b"404" else 200)
+            if body[:2] == b"\x1f\x8b":
+                self.send_header("content-encoding", "gzip")
             self.end_headers()
             self.wfile.write(body)
 
@@ -182,6 +197,7 @@ def site() -> Iterator[tuple[str, list[bytes]]]:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/data.json", answers
+        left.set()
         server.shutdown()
         thread.join()
 
@@ -198,6 +214,66 @@ def test_fetched_prices_are_used_from_then_on(site: tuple[str, list[bytes]], run
     status, out, _ = run("gpt-9", "--base-url", OPENAI)
     assert status == 0
     assert "genai-prices, fetched 20" in out
+
+
+@pytest.fixture
+def published(site: tuple[str, list[bytes]], monkeypatch: pytest.MonkeyPatch) -> tuple[str, list[bytes]]:
+    """The site is where genai-prices publishes."""
+    monkeypatch.setattr(update_prices, "DEFAULT_UPDATE_URL", site[0])
+    return site
+
+
+@pytest.mark.parametrize("how", ["plain", "gzip", "moved"])
+def test_what_genai_prices_publishes_is_fetched_by_the_command(
+    published: tuple[str, list[bytes]], run: Run, how: str
+) -> None:
+    """Its own file, over HTTP, compressed or from elsewhere: rows with steps, dates, windows; offline from then on."""
+    payload = PUBLISHED.read_bytes()
+    published[1].extend([b"moved"] if how == "moved" else [])
+    published[1].append(gzip.compress(payload) if how == "gzip" else payload)
+    status, out, err = run("--update")
+    assert (status, err) == (0, "")
+    assert "5 models" in out and "2 providers" in out
+    published[1][:] = [b"404"]
+    data._current.cache_clear()
+    status, out, _ = run("claude-haiku-4-5", "--base-url", "https://api.anthropic.com/v1", "--json")
+    told = json.loads(out)
+    assert (status, told["source"], told["data"]["models"]) == (0, "genai-prices", 5)
+    assert {name: Decimal(told["prices"][name]) for name in ("input", "output", "cached_input", "cache_write")} == {
+        "input": Decimal(1),
+        "output": Decimal(5),
+        "cached_input": Decimal("0.1"),
+        "cache_write": Decimal("1.25"),
+    }
+    book = PriceBook(now=lambda: datetime(2026, 3, 1, tzinfo=UTC))
+    early, _ = book.lookup("claude-sonnet-4-6", "https://api.anthropic.com/v1")
+    assert early is not None
+    assert early.steps[0][0] == 200_000
+    late, _ = PriceBook().lookup("claude-sonnet-4-6", "https://api.anthropic.com/v1")
+    assert late is not None
+    assert late.steps == ()
+    assert PriceBook().output_limit("claude-haiku-4-5", "https://api.anthropic.com/v1") == 200_000
+    assert PriceBook().lookup("gpt-4o", OPENAI) == (None, "unknown"), "what is not listed any more is unknown"
+
+
+@pytest.mark.parametrize("body", [b"404", b"<html>sign in</html>", b'{"error": "gone"}', b"\x1f\x8bno gzip", b"hang"])
+def test_a_failed_update_keeps_the_prices_that_are_there(
+    published: tuple[str, list[bytes]], run: Run, body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused, garbage, or no answer in time: one sentence, status 1, and requests are priced as before."""
+    monkeypatch.setattr(data, "_SECONDS", 0.3)
+    published[1].append(PUBLISHED.read_bytes())
+    assert run("--update")[0] == 0
+    before = data_file().read_bytes()
+    published[1][:] = [body]
+    status, out, err = run("--update")
+    assert (status, out) == (1, "")
+    assert err.startswith("cheapspec: ")
+    assert "stay in use" in err
+    assert "Traceback" not in err
+    assert data_file().read_bytes() == before
+    data._current.cache_clear()
+    assert PriceBook().lookup("claude-v1", "https://api.anthropic.com/v1")[1] == "genai-prices"
 
 
 @pytest.mark.parametrize(
