@@ -11,10 +11,12 @@ Output in the documents is never typed. A block names what it shows, and the scr
 * ``settings``: the table of the keywords of ``Speculation``, from its code.
 * ``agreement``: the planner's table of how often a draft token is accepted; ``plans``: what it decides about
   the same draft in several situations.
+* ``dialects``: what each target's dialect can do, from its class; ``dialect facts``: what its module says of the API.
 """
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import math
 import os
@@ -24,12 +26,16 @@ import sys
 import tempfile
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from sample_ledger import write as write_sample
 
+from cheapspec.backends.facts import Facts
+from cheapspec.backends.targets import HOSTS, NAMES, REAL, target_for
 from cheapspec.core.acceptance import DraftToken
 from cheapspec.core.money import Prices
 from cheapspec.core.planner import AGREEMENT, AGREEMENT_CAP, ContextPrices, plan
+from cheapspec.core.ports import SamplingTarget
 from cheapspec.embedded import cache_folder
 from cheapspec.settings import Speculation
 
@@ -93,6 +99,45 @@ def plans() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _dialects() -> dict[str, Any]:
+    """The targets that give evidence about text, by name."""
+    made = {name: target_for(name, Facts(shift=1)) for name in NAMES}
+    return {name: target for name, target in made.items() if target.can_score or target.can_force}
+
+
+def dialects() -> str:
+    """One row a dialect, from its class."""
+    heads = ["`target_backend`", "evidence", "requests", "temperature above 0", "found by", "run against"]
+    rows = [heads, ["---"] * len(heads)]
+    hosts: dict[str, list[str]] = {}
+    for host, name in HOSTS.items():
+        hosts.setdefault(name, []).append(f"`{host}`")
+    for name, target in _dialects().items():
+        evidence = "scores, at input price" if target.can_score else "forced, at output price"
+        kinds = getattr(target, "kinds", None) or {"chat", "completion"}
+        served = "chat, text completions" if len(kinds) == 2 else "chat" if "chat" in kinds else "text completions"
+        found = f"its host, {' or '.join(hosts[name])}" if name in hosts else "its replies"
+        draws = "yes" if isinstance(target, SamplingTarget) else "direct"
+        rows.append([f"`{name}`", evidence, served, draws, found, REAL.get(name, "*experimental*")])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def dialect_facts() -> str:
+    """What each dialect's module says of its API, and where that comes from."""
+    parts: list[str] = []
+    for name, target in _dialects().items():
+        module = type(target).__module__.removesuffix("_target")
+        text = inspect.cleandoc(importlib.import_module(module).__doc__ or "")
+        found = re.search(r"^Facts[:,].*?(?=\n\n(?!\* )|\Z)", text, re.DOTALL | re.MULTILINE)
+        facts = found[0] if found else sys.exit(f"{module} does not say where its facts come from.")
+        rules = re.search(r"^Rules\n-+\n(.*?)(?=\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
+        if "\n* " not in facts and rules:
+            facts = f"{facts}\n\n{rules[1]}"
+        facts = re.sub(r":\w+:`([^`]+)`", r"`\1`", facts.replace("``", "`"))
+        parts.append(f"**`{name}`.** {facts}\n")
+    return "\n".join(parts)
+
+
 def output(command: str) -> str:
     """What a command of ours prints, as a fenced block."""
     executable, *arguments = command.split()
@@ -112,7 +157,13 @@ def output(command: str) -> str:
     return "\n".join([f"{fence}text", f"$ {command}", *lines, fence]) + "\n"
 
 
-TABLES = {"settings": settings, "agreement": agreement, "plans": plans}
+TABLES = {
+    "settings": settings,
+    "agreement": agreement,
+    "plans": plans,
+    "dialects": dialects,
+    "dialect facts": dialect_facts,
+}
 
 
 def generated(what: str) -> str:

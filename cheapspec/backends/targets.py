@@ -17,7 +17,7 @@ from cheapspec.backends.vllm import VllmTarget
 from cheapspec.core.ports import Target
 from cheapspec.errors import CapabilityError
 
-__all__ = ["HOSTS", "NAMES", "backend_of", "target_for"]
+__all__ = ["HOSTS", "NAMES", "REAL", "backend_of", "target_for"]
 
 HOSTS = {
     "api.fireworks.ai": "fireworks",
@@ -41,6 +41,13 @@ _MAKERS: dict[str, Callable[[Facts, bool], Target]] = {
     "openai": lambda facts, simulate: GenericTarget(),
 }
 NAMES = tuple(_MAKERS)
+
+REAL = {
+    "vllm": "vLLM 0.32.0, by token ids and by text",
+    "llamacpp": "llama.cpp build 11549",
+}
+"""What the dialects have been run against. All others are *experimental*: written after an API's source or SDK, and
+tested against stand-ins of the same shape; a probe has to confirm each endpoint in any case."""
 
 
 def backend_of(host: str) -> str | None:
