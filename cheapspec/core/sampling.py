@@ -197,10 +197,12 @@ def _whole(
     law: Law,
     named: Callable[[Alternative], bool],
     extra: Alternative | None,
-) -> Spread:
-    """All tokens: the listed ones that can be named, and an envelope of the rest."""
+) -> Spread | None:
+    """All tokens: the listed ones that can be named (one at least), and an envelope of the rest."""
     power = 1.0 / law.temperature - 1.0
     names = [named(one) for one in tokens]
+    if not any(names):
+        return None
     hidden = [share for share, name in zip(shares, names, strict=True) if not name]
     mass += math.fsum(hidden)
     bound = max([shares[-1], *hidden])
