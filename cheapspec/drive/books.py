@@ -22,7 +22,7 @@ from cheapspec.core.books import Reservations, Ticket
 from cheapspec.core.effects import HttpReply, Usage
 from cheapspec.core.engine import Job
 from cheapspec.core.info import Info, Seconds
-from cheapspec.core.money import charge, format_usd
+from cheapspec.core.money import Charge, charge, format_usd
 from cheapspec.core.ports import Call, CallRow, RequestRow
 from cheapspec.core.reply import Problem, read_completion, read_usage
 from cheapspec.core.tally import Tally
@@ -147,8 +147,19 @@ class Books:
         passed = self._passed
         prices, source = self.runtime.prices.lookup(passed.model, api_base(passed.request.url))
         charged = charge(usage, prices, passed.tier)
+        if charged.flags:
+            self._warn_of_tier(charged, passed.tier)
         priced_by = "unknown" if charged.usd is None else "provider" if usage.cost_usd is not None else source
         return Read(reply_id, usage, charged.usd, priced_by, budget_usd=charged.budget_usd)
+
+    def _warn_of_tier(self, charged: Charge, asked: str | None) -> None:
+        model, warn = self._passed.model, self.runtime.warn
+        if "tier_unpriced" in charged.flags:
+            what = f"there is no price for the service tier {charged.tier!r} of {model!r}, so what it costs is unknown"
+            warn(f"tier:{model}:{charged.tier}", what)
+        if "tier_differs" in charged.flags:
+            what = f"{model!r} was asked for the service tier {asked!r} and was served {charged.tier!r}"
+            warn(f"tier:{model}:{asked}:{charged.tier}", f"{what}; budgets count the dearer")
 
     def begins_direct(self, passed: Passed, job: Job | None = None) -> Info:
         """The target alone is answering. What is known so far can be asked for; :meth:`went_direct` comes later."""
