@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import engine_round, memory, overhead
+from benchmarks import engine_round, ledger, memory, overhead
 from benchmarks.page import Results, machine, promises, render
 
 __all__ = ["main"]
@@ -41,7 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _say("engine …")
     engine = engine_round.measure()
     rounds = {name: times["median"] for name, times in engine["milliseconds_a_round"].items()}
-    results = Results(added, streamed, growth, rounds, engine["draft_tokens"])
+    _say("ledger …")
+    kept = ledger.measure_all(1000 // part, 300 // part, 100 // part)
+    results = Results(added, streamed, growth, rounds, engine["draft_tokens"], kept)
     page = render(results, where)
     if asked.out == "-":
         print(page)

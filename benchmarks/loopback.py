@@ -1,8 +1,8 @@
 """Servers on the loopback interface, each in a process of its own.
 
-``chat``: a chat endpoint that answers at once, with one kilobyte of text or a stream of as many chunks as
-the model's name says (``chunks-1000``). ``target``: the stand-in for a paid target with vLLM's API
-(:mod:`cheapspec.testing.target`), whose replies never end by themselves.
+``chat``: a chat endpoint that answers at once, or after as many milliseconds as the model's name says
+(``after-100``), with one kilobyte of text or a stream of as many chunks as it says (``chunks-1000``). ``target``: the
+stand-in for a paid target with vLLM's API (:mod:`cheapspec.testing.target`), whose replies never end by themselves.
 
 ``python -m benchmarks.loopback chat`` prints its URL and serves until standard input ends, so that a server
 never outlives the process that started it.
@@ -10,6 +10,7 @@ never outlives the process that started it.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import subprocess
@@ -73,6 +74,8 @@ async def _chat(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind), *more]})
 
     if not asked.get("stream"):
+        if asked["model"].startswith("after-"):
+            await asyncio.sleep(int(asked["model"].removeprefix("after-")) / 1000)
         await start(b"application/json", (b"content-length", str(REPLY_BYTES).encode()))
         await send({"type": "http.response.body", "body": _REPLY % next(_numbers)})
         return

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from benchmarks.ledger import LIMIT_MS as LEDGER_LIMIT_MS
+from benchmarks.ledger import LedgerTime
 from benchmarks.loopback import REPLY_BYTES
 from benchmarks.memory import LIMIT_MIB, Growth
 from benchmarks.overhead import LIMIT_MS, Added, Streamed
@@ -49,6 +51,7 @@ class Results:
     growth: Sequence[Growth] = ()
     rounds: Mapping[str, float] = field(default_factory=dict[str, float])
     draft_tokens: int = 0
+    ledger: Sequence[LedgerTime] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,11 @@ def promises(results: Results) -> list[Promise]:
         worst_round = max(results.rounds, key=lambda name: results.rounds[name])
         what = f"engine time a round of {results.draft_tokens} draft tokens ({_words(worst_round)})"
         out.append(Promise(what, results.rounds[worst_round], ROUND_LIMIT_MS, "ms"))
+    out += [
+        Promise(f"the ledger adds ({_target(row)})", row.paired_p50, LEDGER_LIMIT_MS, "ms")
+        for row in results.ledger
+        if row.target_ms
+    ]
     return out
 
 
@@ -112,6 +120,8 @@ def render(results: Results, where: Machine) -> str:
         parts.append(_growth(results.growth))
     if results.rounds:
         parts.append(_rounds(results))
+    if results.ledger:
+        parts.append(_ledger(results.ledger))
     return "\n\n".join(parts) + "\n"
 
 
@@ -232,6 +242,32 @@ def _rounds(results: Results) -> str:
     )
     body = [(_words(name), f"{milliseconds:.3f}") for name, milliseconds in results.rounds.items()]
     return f"## Engine\n\n{text}\n\n{_table(('round', 'ms, median'), body)}"
+
+
+def _ledger(rows: Sequence[LedgerTime]) -> str:
+    text = (
+        "Two clients in turn, one with its ledger switched off, one with an SQLite file: milliseconds of an\n"
+        "unstreamed request. It is sent once its row is committed; what closes it is written while the next is\n"
+        "under way, which a target that answers at once leaves no time for."
+    )
+    head = ("target", "pairs", "off p50", "p95", "on p50", "p95", "median of the differences")
+    body = [
+        (
+            _target(row),
+            f"{row.pairs:,}",
+            f"{row.off_p50:.3f}",
+            f"{row.off_p95:.3f}",
+            f"{row.on_p50:.3f}",
+            f"{row.on_p95:.3f}",
+            f"{row.paired_p50:+.3f}",
+        )
+        for row in rows
+    ]
+    return f"## Ledger\n\n{text}\n\n{_table(head, body)}"
+
+
+def _target(row: LedgerTime) -> str:
+    return f"answers after {row.target_ms} ms" if row.target_ms else "answers at once"
 
 
 def _words(name: str) -> str:
