@@ -238,3 +238,21 @@ def test_a_loss_is_shown_as_a_loss() -> None:
     assert total.paid_over_baseline == 1.5
     assert total.capture == -1
     assert Total.of([]).to_dict()["paid_over_baseline"] is None
+
+
+@pytest.mark.embedded
+def test_the_embedded_pair_needs_no_key_and_says_that_its_bill_is_simulated(run: Run) -> None:
+    """Real engines: the text is the target's own, each arm has a cache of its own, prices are those asked for."""
+    status, out, err = run(
+        "--kinds", "translation", "--first", "1", "--max-tokens", "16", "--price-list", "5,0.05", "--json", remote=False
+    )
+    assert status == 0, err
+    result = json.loads(out)
+    assert result["engine"]["simulated"] is True
+    assert result["engine"]["shared_cache"] is False
+    assert result["price_list"] == {"r": 5.0, "c": 0.05, "qs": 0.05}
+    [one] = result["prompts"]
+    assert one["equal"] is True
+    assert Decimal(one["baseline"]) > 0
+    assert one["clairvoyant"] is not None
+    assert Decimal(one["clairvoyant"]) <= Decimal(one["baseline"])
