@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 from cheapspec.backends.openai_wire import ids_of
 from cheapspec.backends.text_route import Position, surfaces_of
-from cheapspec.backends.text_target import Scored, TextTarget, items, judged
+from cheapspec.backends.text_target import LISTED, Scored, TextTarget, items, judged
 from cheapspec.core.effects import Usage
 from cheapspec.core.ports import Context, NextToken
 from cheapspec.core.received import first_choice
@@ -52,7 +52,7 @@ class FireworksTarget(TextTarget):
 
     def question(self, request: Request, context: Context, sent: str) -> Mapping[str, Any]:
         """A token has a byte at least, so that many tokens of the end reach back to the reply's first."""
-        return {"echo_last": len(sent.encode("utf-8", "replace")) + _BEFORE, "logprobs": True, "top_logprobs": 1}
+        return {"echo_last": len(sent.encode("utf-8", "replace")) + _BEFORE, "logprobs": True, "top_logprobs": LISTED}
 
     def scored(self, body: Mapping[str, Any], asked: Mapping[str, Any], sent: str, usage: Usage) -> Scored | str:
         choice = first_choice(body)

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from cheapspec.backends.fireworks import chat_positions
-from cheapspec.backends.text_target import Scored, TextTarget, items
+from cheapspec.backends.text_target import LISTED, Scored, TextTarget, items
 from cheapspec.core.effects import Usage
 from cheapspec.core.ports import Context, NextToken
 from cheapspec.core.received import first_choice
@@ -48,7 +48,7 @@ class MistralTarget(TextTarget):
         super().__init__(end_ids=end_ids, says_again=says_again)
 
     def question(self, request: Request, context: Context, sent: str) -> Mapping[str, Any]:
-        return {"prompt_logprobs": True, "top_prompt_logprobs": 1, "logprobs": True, "top_logprobs": 1}
+        return {"prompt_logprobs": True, "top_prompt_logprobs": LISTED, "logprobs": True, "top_logprobs": 1}
 
     def scored(self, body: Mapping[str, Any], asked: Mapping[str, Any], sent: str, usage: Usage) -> Scored | str:
         choice = first_choice(body)

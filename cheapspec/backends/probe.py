@@ -20,7 +20,7 @@ Rules
 7. What it does to the distribution by itself is asked last (:mod:`cheapspec.backends.probe_sampling`).
 8. A server that did not answer, or was busy, has shown nothing: reason ``not_probed``, to be repeated.
 
-Billed calls are marked so; together they send some 300 tokens and receive some 25.
+Billed calls are marked so; together they send some 300 tokens and receive some 40.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from cheapspec.core.untyped import as_mapping
 
 __all__ = ["PROBE_TOKENS", "Facts", "probe", "target_for"]
 
-PROBE_TOKENS = (650, 50)
+PROBE_TOKENS = (800, 60)
 """Input and output tokens of a probe, on the long side."""
 
 _ECHO_TEXT = "The capital of France is Paris, and the capital of Spain is"

@@ -23,6 +23,7 @@ from typing import Any
 
 from cheapspec.backends import vllm_ids
 from cheapspec.backends.openai_wire import carry, ids_of, refusal
+from cheapspec.backends.text_target import LISTED
 from cheapspec.backends.vllm_tokens import TokenMemory
 from cheapspec.core.acceptance import Alternative, TargetLogprob, shows_distribution, usable
 from cheapspec.core.alignment import align
@@ -125,7 +126,7 @@ class SglangTarget:
             "sampling_params": dict(_NEUTRAL),
             "return_logprob": True,
             "logprob_start_len": len(before) - 1,
-            "top_logprobs_num": 1,
+            "top_logprobs_num": LISTED,
             "return_text_in_logprobs": True,
             **carry(request, ("lora_path", "extra_key", "priority")),
         }

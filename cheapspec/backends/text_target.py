@@ -31,7 +31,7 @@ from cheapspec.core.received import read_identity, read_usage
 from cheapspec.core.request import Request
 from cheapspec.core.untyped import as_list, as_mapping, is_number
 
-__all__ = ["Scored", "TextTarget", "items", "judged"]
+__all__ = ["LISTED", "Scored", "TextTarget", "items", "judged"]
 
 _OF_GENERATED_TEXT = frozenset(
     {
@@ -41,6 +41,11 @@ _OF_GENERATED_TEXT = frozenset(
     }
 )
 """Fields of the caller's that say how a reply is written or shown; scoring writes none."""
+
+
+LISTED = 2
+"""Alternatives asked for at each position. With one, a likely text would list nothing but itself, which a server that
+repeats what it is given does as well; the second best shows that there is a distribution."""
 
 
 @dataclass(frozen=True, slots=True)

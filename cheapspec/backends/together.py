@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from cheapspec.backends.text_route import Position
-from cheapspec.backends.text_target import Scored, TextTarget, items, judged
+from cheapspec.backends.text_target import LISTED, Scored, TextTarget, items, judged
 from cheapspec.core.effects import Usage
 from cheapspec.core.ports import Context, NextToken
 from cheapspec.core.received import first_choice
@@ -46,7 +46,7 @@ class TogetherTarget(TextTarget):
     always: ClassVar[Mapping[str, Any]] = {"context_length_exceeded_behavior": "error"}
 
     def question(self, request: Request, context: Context, sent: str) -> Mapping[str, Any]:
-        return {"echo": True, "logprobs": 1}
+        return {"echo": True, "logprobs": LISTED}
 
     def scored(self, body: Mapping[str, Any], asked: Mapping[str, Any], sent: str, usage: Usage) -> Scored | str:
         prompts = items(body.get("prompt"))

@@ -80,7 +80,7 @@ def _drafts(drafters: list[Mapping[str, Any]]) -> list[tuple[Text, Text]]:
         if one["reachable"] is False:
             good, state = False, "does not answer"
         elif one["has_model"] is False:
-            state = "has not this model"
+            state = "does not have this model"
         elif one["has_model"] is None:
             state = "needs no model" if one["host"] is None else "answers; whether it has the model it does not say"
             good = True

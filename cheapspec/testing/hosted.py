@@ -136,18 +136,19 @@ class FakeTogether(_Hosted):
 
     async def _answer(self, connection: Connection, *, chat: bool) -> None:
         body = connection.exchange.body
-        if not body.get("echo") or body.get("stream"):
+        if body.get("logprobs") is None or body.get("stream"):
             await (super()._chat(connection) if chat else super()._completion(connection))
             return
         ids = await self._chat_ids(connection) if chat else self.model.encode(str(body.get("prompt", "")))
         steps, usage = await self._written(connection, ids)
-        whole, count = [*ids, *(step.token for step in steps)], int(body.get("logprobs") or 0)
+        whole, count = [*ids, *(step.token for step in steps)], int(body["logprobs"])
         prompt = {"text": self.model.decode(ids), "logprobs": self._legacy(whole, range(len(ids)), count)}
         finish = "eos" if steps[-1].finish == "stop" else steps[-1].finish
         written = self._legacy(whole, range(len(ids), len(whole)), count)
         choice = {**_said(chat, "".join(step.text for step in steps)), "logprobs": written, "finish_reason": finish}
         usage = {name: usage[name] for name in ("prompt_tokens", "completion_tokens", "total_tokens")}
-        await connection.answer_json({**self._reply("chat" if chat else "text", choice, usage), "prompt": [prompt]})
+        echoed = [prompt] if body.get("echo") else []
+        await connection.answer_json({**self._reply("chat" if chat else "text", choice, usage), "prompt": echoed})
 
     def _legacy(self, ids: list[int], places: range, count: int) -> dict[str, list[Any]]:
         shape: dict[str, list[Any]] = {"token_ids": [], "tokens": [], "token_logprobs": [], "top_logprobs": []}
