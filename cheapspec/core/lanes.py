@@ -87,7 +87,7 @@ def _static(trace: RequestTrace, row: StaticRow) -> Lane:
     last, count = _last(trace), trace.reply_tokens
     right = tuple(min(value or 0, max(0, last - at)) for at, value in enumerate(row.right))
     length = tuple(value or 0 for value in row.proposed)
-    return Lane(row.drafter, True, right, length, (False,) * count, (), {})
+    return Lane(row.drafter, True, right, length, (row.whole,) * count, (), {})
 
 
 def _model(trace: RequestTrace, row: DraftRow) -> Lane:

@@ -139,12 +139,15 @@ class Planned:
         self._request = RequestRates()
 
     def asks(self, view: View, models: Sequence[str]) -> bool:
-        """As the engine: a draft of the tokens that the model is surest of must pay, and clearly beat what is there."""
+        """As the engine: a draft of the tokens that the model is surest of, as long as what is there and claims to be
+        whole, must pay, and clearly beat what is there.
+        """
         self._begin(view)
         there = [self._planned(view, proposal) for proposal in view.proposals]
         best = max((one.expected_gain or 0.0 for one in there if one.action == "score"), default=0.0)
+        whole = max((len(one.tokens) for one in view.proposals if one.finished), default=view.limit)
+        sure = (DraftToken("", 0.0),) * min(whole, view.limit)
         for name in models:
-            sure = (DraftToken("", 0.0),) * view.limit
             outlook = replace(self._request.outlook(sure, name), end=1.0)
             dream = self._planned(view, Proposal(name, sure, finished=True), outlook)
             waiting = self._rates.drafting * dream.draft_tokens if self._rates is not None else 0.0

@@ -25,6 +25,7 @@ Rules
 * Drafters of given text (``lookup``, ``prediction``) have no log-probabilities: ``proposed[i]`` is how many tokens
   (as the target counts) they propose at position i, ``right[i]`` how many of them, from the first on, are the
   reply's. ``None``: not known there. A proposal reaches to the end of the reply at most in ``right``, never beyond.
+  ``whole``: each proposal reaches to the end of the given text (a prediction, not cut), and so claims the reply's end.
 * ``None`` and ``"."`` mean *not known*, never *no*.
 """
 
@@ -70,11 +71,14 @@ class DraftRow:
 
 @dataclass(frozen=True, slots=True)
 class StaticRow:
-    """A drafter of given text along the final reply: ``reply_tokens`` entries each, ``None`` not known."""
+    """A drafter of given text along the final reply: ``reply_tokens`` entries each, ``None`` not known. ``whole``:
+    its proposals claim that the reply ends after them.
+    """
 
     drafter: str
     proposed: tuple[int | None, ...]
     right: tuple[int | None, ...]
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +119,8 @@ def dump_trace(trace: RequestTrace) -> str:
         "target": trace.target,
         "drafts": [_dump_draft(row) for row in trace.drafts],
         "statics": [
-            {"drafter": row.drafter, "proposed": list(row.proposed), "right": list(row.right)} for row in trace.statics
+            {"drafter": row.drafter, "proposed": list(row.proposed), "right": list(row.right), "whole": row.whole}
+            for row in trace.statics
         ],
     }
     return json.dumps(data, separators=(",", ":"), allow_nan=False)
@@ -191,7 +196,7 @@ def _load_static(data: Mapping[str, Any], length: int) -> StaticRow:
     for at, (long, good) in enumerate(zip(proposed, right, strict=True)):
         if long is not None and good is not None and (good > long or at + good > length):
             raise ValueError(f"'right' is more than 'proposed' or reaches beyond the reply at position {at}")
-    return StaticRow(_text(data, "drafter"), proposed, right)
+    return StaticRow(_text(data, "drafter"), proposed, right, data.get("whole") is True)
 
 
 def _logprobs(data: Mapping[str, Any], length: int | None) -> tuple[float | None, ...]:

@@ -142,6 +142,16 @@ def test_given_text_is_proposed_first_and_only_where_known() -> None:
     assert [lane.drafter for lane in lanes(drawn, ["d"])] == ["d"]
 
 
+def test_a_whole_prediction_claims_the_end() -> None:
+    """As far as it is not cut: then what is scored of it ends nothing."""
+    given = StaticRow("prediction", (3, 2, 1, 0), (3, 2, 1, 0), whole=True)
+    recorder = Recorder()
+    replay([trace(tokens=4, statics=(given,))], recorder, WARM)
+    assert recorder.views[0].proposals[0].finished and recorder.told == [(3, 3, True)]
+    cut = lanes(trace(tokens=4, statics=(given,)))[0].propose(0, 2)
+    assert cut is not None and not cut.finished
+
+
 def test_drafting_is_counted_once_for_each_new_draft() -> None:
     """A draft that goes on being right is not drafted again; after a miss, or at its end, it is."""
     told = replay([one("1111011E", prompt=10)], FixedLength(2), WARM).requests[0]

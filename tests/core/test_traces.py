@@ -29,7 +29,10 @@ TRACE = RequestTrace(
             {1: Branch((-0.5, None), True)},
         ),
     ),
-    statics=(StaticRow("lookup", (0, 7, None, 1), (0, 3, None, 1)),),
+    statics=(
+        StaticRow("lookup", (0, 7, None, 1), (0, 3, None, 1)),
+        StaticRow("prediction", (3, 2, 1, 0), (1, 0, 0, 0), whole=True),
+    ),
 )
 """Every field is set, and every kind of unknown occurs."""
 
