@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from cheapspec.core.effects import Usage
+from cheapspec.core.estimate import Count
 from cheapspec.core.money import Prices, cost, format_usd
 from cheapspec.core.ports import Call, CallRow, RequestRow
 from cheapspec.ledger.database import DatabaseLedger
@@ -21,6 +22,9 @@ START = 1795420800.0
 PRICES = Prices(Decimal("0.40"), Decimal("3.00"), Decimal("0.04"))
 MODELS = {"large-coder": (0.6, 1.0), "large-writer": (0.0, 0.12)}
 """Model → between which shares of a draft it accepts."""
+
+LEARNT = {"large-coder": Count(9000, 7100, 7320), "large-writer": Count(4200, 300, 410)}
+"""Model → draft tokens that were judged, accepted, and expected to be accepted."""
 
 REASONS = [("direct", "not_worth_it")] * 3 + [("direct", "temperature_unset")] * 2 + [("bypass", "tools")] * 4
 
@@ -39,6 +43,12 @@ def write(path: Path, requests: int = 400) -> None:
             _speculated(ledger, row, chance)
         else:
             _passed(ledger, row, chance)
+    for model, (trials, hits, predicted) in {
+        "large-coder": (9000, 7100, 7320),
+        "large-writer": (4200, 300, 410),
+    }.items():
+        delta = {("ollama:qwen2.5:3b", "0.9"): Count(trials, hits, predicted)}
+        ledger.add_estimates(f"{model}@https://api.example/v1", "5d1f0c2e", delta)
     if not ledger.flush() or ledger.lost:
         sys.exit(f"{path} could not be written.")
     ledger.close()
@@ -53,6 +63,7 @@ def _speculated(ledger: DatabaseLedger, row: RequestRow, chance: random.Random) 
     if left:
         calls.append(("continue", Usage(prompt + accepted + 1, left, prompt)))
     paid = sum((_call(ledger, row, place, purpose, usage) for place, (purpose, usage) in enumerate(calls)), Decimal(0))
+    alone = cost(Usage(prompt, reply, 0), PRICES) or Decimal(0)
     seconds = {"draft": drafted / 90, "verify": 0.12 + drafted / 2000, "handoff": left / 70}
     ledger.close_request(
         row.request_id,
@@ -69,7 +80,8 @@ def _speculated(ledger: DatabaseLedger, row: RequestRow, chance: random.Random) 
             "handoff_tokens": left,
             "target_calls": len(calls),
             "paid_usd": format_usd(paid),
-            "baseline_usd": format_usd(cost(Usage(prompt, reply, 0), PRICES)),
+            "baseline_usd": format_usd(alone),
+            "forecast_usd": format_usd((alone - paid) * Decimal("0.9")),
             "baseline": "estimated",
             "priced_by": "user",
             "seconds": {**seconds, "total": sum(seconds.values())},
