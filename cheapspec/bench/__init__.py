@@ -7,4 +7,6 @@
   clairvoyant would have paid.
 """
 
-__all__: list[str] = []
+from cheapspec.bench.prompts import Prompt, chosen, load, shipped
+
+__all__ = ["Prompt", "chosen", "load", "shipped"]
