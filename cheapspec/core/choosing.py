@@ -4,7 +4,8 @@ Rules
 -----
 * Several drafters compete in each round: each of their drafts is planned, the one with the highest expected gain is
   scored. Drafts of given text are there at once; a model is asked only where it could win.
-* What a model could win is a dream: a draft as long as may be, of the tokens it is surest of, whose end holds too.
+* What a model could win is a dream: a draft as long as may be (as the one at hand that claims to be whole), of the
+  tokens it is surest of, whose end holds too.
   If even that does not pay, or does not clearly beat the best draft at hand, nobody waits for it. Where the
   objective is latency the time of drafting counts.
 * A step needs more than a plan: time that is left (``Policy.latest``), and the allowance's leave.
@@ -67,15 +68,19 @@ class Chooser:
             return Decision("direct", 0, None, "the time that speculating may add is over", "latency")
         there = [self._decide(draft) for draft in at_hand]
         best = max((one.expected_gain or 0.0 for one in there if one.action == "score"), default=0.0)
-        dreams = [self._dream(name) for name in models]
+        longest = max((len(draft.tokens) for draft in at_hand if draft.end == "stop"), default=self.limit())
+        dreams = [self._dream(name, min(longest, self.limit())) for name in models]
         for name, dream in zip(models, dreams, strict=True):
             waiting = self._job.draft_seconds.get(name, 0.0) * dream.draft_tokens if self._job.speed else 0.0
             if dream.action == "score" and (dream.expected_gain or 0.0) - waiting > CLEARLY * best:
                 return None
-        return dreams[0]
+        if dreams[0].action != "score":
+            return dreams[0]
+        reason = "latency" if self._job.speed else "not_worth_it"
+        return Decision("direct", 0, None, f"no draft is worth waiting for: {dreams[0].why}", reason)
 
-    def _dream(self, drafter: str) -> Decision:
-        sure = [DraftToken("", 0.0)] * self.limit()
+    def _dream(self, drafter: str, count: int) -> Decision:
+        sure = [DraftToken("", 0.0)] * count
         outlook = replace(self._turn.rates.outlook(sure, drafter), end=1.0)
         return self._plan(sure, drafter, outlook, finished=True, static=False)
 

@@ -33,6 +33,7 @@ from cheapspec.core.effects import Cancelled, Effect, Event, Finish, GoDirect, N
 from cheapspec.core.estimate import Estimates
 from cheapspec.core.handoff import hand_off
 from cheapspec.core.judging import Rule
+from cheapspec.core.lookup import Prediction
 from cheapspec.core.money import Prices
 from cheapspec.core.planner import ContextPrices
 from cheapspec.core.ports import Context, Drafter, NoDraft, Permit, SamplingTarget, Target, Unusable
@@ -206,7 +207,8 @@ class _Engine:
             if proposal is None:
                 models.append(drafter)
             elif told := tuple(token for token in proposal if token.text):
-                drafts.append(Draft(told, drafter.name, static=True))
+                whole = drafter.name == Prediction.name and len(proposal) < limit
+                drafts.append(Draft(told, drafter.name, "stop" if whole else None, static=True))
                 if not planned and not models:
                     return drafts
         anew = {draft.drafter for draft in drafts}

@@ -2,11 +2,12 @@
 
 Rules
 -----
-* The rate of a token is its bucket's (:mod:`cheapspec.core.estimate`); its *hazard* is −log of that. How much more or
-  less predictable than usual *this* request is, is a factor θ on all its hazards (a *frailty*, as survival analysis
-  calls it), a priori gamma-distributed with mean 1. Given θ the first k tokens hold with probability
+* The rate of a token is its bucket's (:mod:`cheapspec.core.estimate`); its *hazard* h follows from that. How much more
+  or less predictable than usual *this* request is, is a factor θ on all its hazards (a *frailty*, as survival
+  analysis calls it), a priori gamma-distributed with mean 1. Given θ the first k tokens hold with probability
   exp(−θ·H_k), H_k the sum of their hazards; over the gamma's shape a and rate b that is (b / (b + H_k))^a. So long runs
-  of hits are likelier than independent tokens would have it, and so are rows of misses.
+  of hits are likelier than independent tokens would have it, and so are rows of misses. h is such that a single token
+  holds with its bucket's rate, (a / (a + h))^a with the prior's shape.
 * Each token that was looked at adds its hazard to the rate b; a miss adds up to 1 to the shape a: 1 where a hit was
   almost sure, nothing where a miss was. (Exact for hits; for a miss the gamma with the exact posterior's mean.)
 * Each drafter has a belief of its own.
@@ -95,9 +96,8 @@ class RequestRates:
 
     def outlook(self, tokens: Sequence[DraftToken], drafter: str, *, static: bool = False) -> Outlook:
         """What to plan with for this draft."""
-        rate = self.estimates.rate
         belief = self._belief(drafter, static)
-        agreements = tuple([rate(token.logprob, drafter, static=static) for token in tokens])
+        agreements = self._agreements(drafter, [token.logprob for token in tokens], static)
         return Outlook(agreements, self.estimates.end_rate(drafter), belief.shape, belief.rate)
 
     def learn(
@@ -113,10 +113,19 @@ class RequestRates:
         """Take in a round (arguments: :meth:`Estimates.observe`) and say what it adds to the counts."""
         looked = logprobs[: accepted + missed]
         missed = missed and len(looked) > accepted
-        rates = tuple(self.estimates.rate(logprob, drafter, static=static) for logprob in looked)
-        if rates:
-            self._belief(drafter, static).see(Outlook(rates).hazards, missed)
+        if looked:
+            hazards = Outlook(self._agreements(drafter, looked, static)).hazards
+            self._belief(drafter, static).see(hazards, missed)
         return self.estimates.observe(drafter, looked, accepted, missed=missed, static=static, ended=ended)
+
+    def _agreements(self, drafter: str, logprobs: Sequence[float | None], static: bool) -> tuple[float, ...]:
+        """At θ = 1, such that the average over the prior of θ is the estimates' rate."""
+        shape, known = STATIC_SHAPE if static else SHAPE, dict[float, float]()
+        rates = [self.estimates.rate(logprob, drafter, static=static) for logprob in logprobs]
+        for rate in rates:
+            if rate not in known:
+                known[rate] = math.exp(-shape * (math.pow(max(rate, _LEAST), -1 / shape) - 1))
+        return tuple([known[rate] for rate in rates])
 
     def _belief(self, drafter: str, static: bool) -> _Belief:
         shape = STATIC_SHAPE if static else SHAPE
