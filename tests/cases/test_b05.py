@@ -41,7 +41,7 @@ def test_b05_the_tier_that_served_is_priced(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The reply's, else the one asked for; a tier without a price is unknown, not silently standard. Once it is said."""
+    """The reply's, else the one asked for; a tier without a price is unknown, not silently standard; it is said once."""
     monkeypatch.setattr(runtime, "_warned", set[str]())
     pair.settings["prices"] = PRICES
     pair.target.plan("direct", replied(USAGE, **served))
