@@ -178,7 +178,7 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_a_ledger_is_replayed(run: Run, books: str) -> None:
     """What could have been speculated on; the rest is counted with its reason, and so is what was estimated."""
-    status, out, _ = run("--ledger", books, *LIST, "--json")
+    status, out, _ = run("--ledger", books, *LIST, "--policy", "fixed:8", "--json")
     told = json.loads(out)
     assert status == 0 and told["requests"] == 2
     assert told["left_out"] == {
@@ -187,9 +187,9 @@ def test_a_ledger_is_replayed(run: Run, books: str) -> None:
         "of unknown length": 1,
         "unfinished": 1,
     }
-    planner = told["policies"]["planner"]["all"]
-    assert planner["rounds"] > 0 and 0 < planner["estimated_share"] < 1
-    _, out, _ = run("--ledger", books, *LIST, "--session", "nightly", "--objective", "latency")
+    loop = told["policies"]["fixed:8"]["all"]
+    assert loop["rounds"] > 0 and 0 < loop["estimated_share"] < 1
+    _, out, _ = run("--ledger", books, *LIST, "--session", "nightly", "--objective", "latency", "--policy", "fixed:8")
     assert "are estimated" in out and "tag" in out
     assert "Left out" in run("--ledger", books, *LIST, "--since", "1h")[1]
 
