@@ -55,6 +55,8 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "max_added_latency": None,
         "assume_temperature": None,
         "prices": None,
+        "local_price": None,
+        "ask_usage": True,
         "ledger": None,
         "store_text": False,
         "budgets": (),
