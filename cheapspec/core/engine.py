@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 
 from cheapspec.core.calls import OpTask, Steps
 from cheapspec.core.choosing import Chooser
@@ -160,6 +161,8 @@ class _Engine:
                     yield refused
                     return
                 break
+            if self.tally.rounds == 0 and decision.expected_gain is not None and self.job.speed is None:
+                self.tally.forecast_usd = Decimal(decision.expected_gain)
             before = len(self.turn.context.text)
             rest = yield from verify_round(
                 self.turn, self.target, draft, decision.draft_tokens, self.rule, self.policy.latest

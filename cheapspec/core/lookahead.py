@@ -139,8 +139,8 @@ def _grid(passed: Sequence[float]) -> list[int]:
         return list(range(longest + 1))
     chosen = {0, 1, *(round(longest * step / (GRID // 3)) for step in range(1, GRID // 3 + 1))}
     hazards = [later - earlier for earlier, later in pairwise(passed)]
-    for place in sorted(range(longest), key=hazards.__getitem__, reverse=True)[:GRID]:
-        if len(chosen) >= GRID:
-            break
+    doubtful = iter(sorted(range(longest), key=hazards.__getitem__, reverse=True))
+    while len(chosen) < GRID:
+        place = next(doubtful)
         chosen |= {place, place + 1}
     return sorted(chosen)

@@ -25,7 +25,8 @@ class Tally:
     provider's cache, as far as earlier calls tell. ``tier``: the service tier that was asked for.
     ``reply_tokens``: tokens of the reply as the target bills
     them, a verified end-of-turn token included; the baseline counts them. ``uncounted``: a call may have been
-    billed of which no usage is known, not even an estimate; what was paid is unknown then. ``local_tokens``:
+    billed of which no usage is known, not even an estimate; what was paid is unknown then. ``forecast_usd``: the
+    gain that the planner expected before the first round. ``local_tokens``:
     what draft models wrote, used or not; ``local_price``: what that costs.
     """
 
@@ -50,6 +51,7 @@ class Tally:
     prompt_tokens: int | None = None
     reply_tokens: int | None = None
     uncounted: bool = False
+    forecast_usd: Decimal | None = None
     local_tokens: int = 0
     local_price: LocalPrice | None = None
 
@@ -146,6 +148,7 @@ class Tally:
             priced_by="provider" if told else priced_by,
             seconds=Seconds(self.seconds_draft, self.seconds_verify, self.seconds_handoff, self.seconds_total),
             simulated=simulated,
+            forecast_usd=self.forecast_usd,
             prompt_tokens=self.prompt_tokens,
             cached_prompt_tokens=None if self.prompt_tokens is None else self._cached(prompt),
             reply_tokens=self.reply_tokens,

@@ -35,6 +35,13 @@ def test_direct_comes_first_and_costs_prompt_and_reply() -> None:
     assert direct.worst_usd == Decimal("0.00008") + Decimal("0.0009")
 
 
+def test_the_expected_length_of_the_reply_may_be_given() -> None:
+    """It counts, up to the caller's limit, instead of the longest draft's."""
+    known = alternatives(replace(COLD, reply_tokens=1000), [SURE]).alternatives[0]
+    assert known.expected_usd == pytest.approx(Decimal("0.00008") + Decimal("0.0009"))
+    assert "300 tokens" in known.why
+
+
 def test_each_draft_is_an_alternative_worth_its_plan() -> None:
     """Expected is direct less the planner's gain, the worst case what the allowance would reserve on top."""
     told = alternatives(COLD, [VAGUE, SURE, GIVEN])

@@ -53,6 +53,8 @@ def test_the_draft_that_is_worth_more_is_scored() -> None:
         outcome = ran(asked(), model, drafters, **PLANNED)
         assert outcome.text == REPLY and outcome.tally.drafter == "scripted"
         assert drafted(outcome)[:1] == ["scripted"]
+        forecast = outcome.tally.forecast_usd
+        assert forecast is not None and 0 < forecast < 40 * PRICES.output / 1_000_000
 
 
 def test_a_model_is_not_asked_where_given_text_cannot_be_beaten() -> None:
@@ -76,6 +78,13 @@ def test_nobody_is_asked_for_a_draft_that_could_not_pay() -> None:
     for outcome, reason in ((flat, "not_worth_it"), (unknown, "price_unknown")):
         assert outcome.played.direct is not None and outcome.played.direct.reason == reason
         assert "draft" not in outcome.played.purposes() and not outcome.books.billed
+
+
+def test_nobody_is_asked_when_the_time_is_over() -> None:
+    """Speculating may add no second more: direct, at once."""
+    outcome = ran(asked(), pinned(REPLY), **{**PLANNED, "policy": Policy(latest=0.0)})
+    assert outcome.played.direct is not None and outcome.played.direct.reason == "latency"
+    assert "draft" not in outcome.played.purposes()
 
 
 def test_a_model_that_is_away_leaves_given_text() -> None:
@@ -124,6 +133,7 @@ def test_the_objective_latency_weighs_seconds() -> None:
     model = pinned(REPLY)
     slow, fast = Speed(0.1, 0.0001, 1.0), Speed(1.0, 0.0001, 0.001)
     assert ran(asked(), model, speed=slow, **PLANNED).tally.rounds >= 1
+    assert ran(asked(), model, speed=slow, **PLANNED).tally.forecast_usd is None  # seconds are no dollars
     for outcome in (
         ran(asked(), model, speed=fast, **PLANNED),
         ran(asked(), model, speed=slow, draft_seconds={"scripted": 5.0}, **PLANNED),
