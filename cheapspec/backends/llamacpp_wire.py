@@ -12,7 +12,7 @@ from cheapspec.core.acceptance import Alternative, usable
 from cheapspec.core.effects import HttpRequest, Usage
 from cheapspec.core.request import Request
 from cheapspec.core.sse import SSEDecoder
-from cheapspec.core.untyped import as_list, as_mapping
+from cheapspec.core.untyped import as_list, as_mapping, is_number
 
 __all__ = [
     "Entry",
@@ -107,7 +107,7 @@ def read_entry(value: object) -> Entry:
         token_id if isinstance(token_id, int) else None,
         token if isinstance(token, str) else "",
         _bytes(told.get("bytes")),
-        float(number) if isinstance(number, (int, float)) and usable(float(number)) else None,
+        float(number) if is_number(number) and usable(number) else None,
         tuple(found),
     )
 

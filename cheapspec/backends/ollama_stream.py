@@ -22,7 +22,6 @@ Formats as recorded from Ollama 0.24.0 and 0.33.0-rc2 (2026-11-29).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +31,7 @@ from cheapspec.core.alignment import align_draft
 from cheapspec.core.drafting import slice_tokens
 from cheapspec.core.ports import DraftPiece, NoDraft
 from cheapspec.core.sse import BadLine, NDJSONDecoder
+from cheapspec.core.untyped import is_number
 
 __all__ = ["OllamaDecoder", "Reading", "read_entries"]
 
@@ -200,7 +200,7 @@ def read_entries(value: Any) -> list[Entry]:
     entries: list[Entry] = []
     for entry in map(as_object, as_list(value)):
         token, number, raw = entry.get("token"), entry.get("logprob"), entry.get("bytes")
-        logprob = float(number) if isinstance(number, int | float) and number <= 0 and math.isfinite(number) else None
+        logprob = float(number) if is_number(number) and number <= 0 else None
         try:
             octets = bytes(raw) if is_list(raw) else None
         except (TypeError, ValueError):

@@ -181,4 +181,4 @@ def _entries(told: Mapping[str, Any]) -> list[tuple[str, bytes | None, float | N
 
 
 def _number(value: object) -> float | None:
-    return float(value) if is_number(value) and usable(float(value)) else None
+    return float(value) if is_number(value) and usable(value) else None

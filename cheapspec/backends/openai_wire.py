@@ -19,7 +19,7 @@ from cheapspec.core.acceptance import Alternative, TargetLogprob, usable
 from cheapspec.core.effects import HttpReply
 from cheapspec.core.ports import Unusable
 from cheapspec.core.request import Request
-from cheapspec.core.untyped import as_mapping, is_list, is_mapping
+from cheapspec.core.untyped import as_mapping, is_list, is_mapping, is_number
 
 __all__ = [
     "NEUTRAL_SAMPLING",
@@ -138,7 +138,7 @@ def listed(entry: object) -> tuple[Listed, ...]:
                 Listed(
                     int(key),
                     text if isinstance(text, str) else "",
-                    float(number) if isinstance(number, (int, float)) and usable(float(number)) else None,
+                    float(number) if is_number(number) and usable(number) else None,
                     rank if type(rank) is int and rank >= 1 else None,
                 )
             )

@@ -21,7 +21,7 @@ from cheapspec.core.ports import Context, Drawn, Unusable
 from cheapspec.core.received import first_choice, read_usage
 from cheapspec.core.request import Request
 from cheapspec.core.text import looks_special
-from cheapspec.core.untyped import as_list, as_mapping
+from cheapspec.core.untyped import as_list, as_mapping, is_number
 
 __all__ = ["ask_exact", "draw", "fewer", "join", "tokenize_text"]
 
@@ -73,7 +73,7 @@ def draw(
         memory.learn_end(generated[0])
     numbers = as_list(as_mapping(choice.get("logprobs")).get("token_logprobs"))
     number: object = numbers[0] if len(numbers) == 1 else None
-    logprob = float(number) if isinstance(number, (int, float)) and usable(float(number)) else None
+    logprob = float(number) if is_number(number) and usable(number) else None
     usage = read_usage(told.get("usage")) or Usage(len(ids), 1, estimated=True)
     return Drawn(generated[0], usage, logprob, ends)
 

@@ -207,4 +207,4 @@ def content_text(content: Any) -> str:
 def token_ids(choice: Mapping[str, Any]) -> tuple[int, ...] | None:
     """The generated token ids of a choice (vLLM's ``return_token_ids``), ``None`` if it has none."""
     ids = as_list(choice.get("token_ids"))
-    return tuple(ids) if ids and all(isinstance(token, int) for token in ids) else None
+    return tuple(ids) if ids and all(type(token) is int for token in ids) else None

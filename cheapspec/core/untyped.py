@@ -7,6 +7,8 @@ from typing import Any, TypeGuard
 
 __all__ = ["as_list", "as_mapping", "is_list", "is_mapping", "is_number"]
 
+_MOST = 1.7e308  # the largest float is a little more
+
 
 def is_mapping(value: object) -> TypeGuard[dict[str, Any]]:
     """Whether the value is a JSON object."""
@@ -19,8 +21,10 @@ def is_list(value: object) -> TypeGuard[list[Any]]:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether the value is a JSON number (``true`` and ``false`` are none)."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether the value is a JSON number that a float can hold: not ``true`` or ``false``, and none of what Python's
+    reader takes besides (NaN, infinities, integers of any length).
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool) and -_MOST <= value <= _MOST
 
 
 def as_mapping(value: object) -> Mapping[str, Any]:

@@ -51,6 +51,7 @@ def test_lenient_takes_a_number_of_nats(nats: Any) -> None:
     """Anything else is refused by name."""
     with pytest.raises(ValueError, match="nats"):
         Lenient(nats)
+    assert (Lenient().nats, Lenient(0).nats, Lenient(nats=2.5).nats) == (1.0, 0, 2.5)
 
 
 def lenient(nats: float | None, draft: str, **request: Any) -> Ran:

@@ -242,6 +242,28 @@ def test_b20_a_position_without_a_number_stops_the_drawing(from_: int) -> None:
             assert played.direct is None or played.direct.reason == "rejected"
 
 
+class Closed(SampledTarget):
+    """What may follow the draft cannot be named."""
+
+    def score(self, request: Request, context: Context, draft: str) -> Op[Score | Unusable]:
+        score = yield from super().score(request, context, draft)
+        assert isinstance(score, Score) and score.after is not None
+        return replace(score, after=replace(score.after, top=(Alternative("", -0.1, 5),)))
+
+
+def test_a_bonus_token_that_cannot_be_drawn_is_left_to_the_hand_off() -> None:
+    """All of the draft holds, and the target goes on from there."""
+    whole = 0
+    for seed in range(20):
+        target = Closed(TinyModel(1), chance=Seeded(seed))
+        played, tally = asked_with(seed, 1, target=target, drafter=Writer(cut=""))
+        if tally.accepted_tokens and not tally.corrected_tokens:
+            whole += 1
+            assert played.calls[-1].request.path == "scripted/continue"
+            assert tally.rounds == 1
+    assert whole
+
+
 def test_lenience_above_temperature_0_counts_what_the_draw_would_have_changed() -> None:
     """What was drawn is not what is written wherever the draft's token is near enough."""
     exact = [asked_with(seed)[1] for seed in range(20)]

@@ -143,7 +143,7 @@ def test_the_tail_of_chi_squared_is_right() -> None:
         ({"temperature": 0.7, "top_p": 0.8}, "The colour is"),
         ({"temperature": 0.6, "top_p": 1}, "Blue is a colour"),
     ],
-    ids=["T=1", "T=0.7 top_p=0.8", "T=0.6"],
+    ids=["whole", "nucleus", "cool"],
 )
 def test_replies_are_distributed_as_the_targets_own(place: Place, shaping: dict[str, Any], guess: str) -> None:
     """χ² over :data:`SAMPLES` replies a side; tokens were accepted, and the target's own came in between."""
