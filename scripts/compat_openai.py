@@ -59,7 +59,12 @@ def run(tree: Path, client: str, tests: Iterable[str] = ()) -> Outcomes:
     done = subprocess.run(
         command,
         cwd=tree,
-        env={**environment, "PYTHONPATH": str(PLUGINS), "XDG_DATA_HOME": str(tree.parent / "home")},
+        env={  # a home of its own: the clients keep their books there
+            **environment,
+            "PYTHONPATH": str(PLUGINS),
+            "HOME": str(tree.parent / "home"),
+            "XDG_DATA_HOME": str(tree.parent / "home"),
+        },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,

@@ -66,7 +66,11 @@ class Store:
                 wait = self._busy_seconds  # one thread at a time uses a connection: the writer's lock sees to it
                 given = {"timeout": wait, "check_same_thread": False}
                 engine = create_engine(self.url, poolclass=NullPool, connect_args=given)
-                event.listen(engine, "connect", lambda connection, _record: _set_up_sqlite(connection, wait))
+
+                def set_up(connection: Any, _record: object) -> None:
+                    _set_up_sqlite(connection, wait)
+
+                event.listen(engine, "connect", set_up)
                 event.listen(engine, "begin", _begin_reading)
                 return engine
             given = {"connect_timeout": max(1, int(self._busy_seconds))}

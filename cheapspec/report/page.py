@@ -55,10 +55,10 @@ def _sections(report: Report) -> Iterator[str]:
         yield _section("Time", _time(report))
     if len(report.sessions) > 1 or any(group.name is not None for group in report.sessions):
         yield _section("Sessions", _groups("sessions", "Session", report.sessions, session_name))
-    if report.calibration:
-        yield _section("Acceptance predicted", _calibration(report))
     if report.models:
         yield _section("Models", _groups("models", "Model", report.models, model_name))
+    if report.calibration:
+        yield _section("Acceptance predicted", _calibration(report))
 
 
 def _section(title: str, content: str) -> str:
