@@ -24,6 +24,7 @@ from cheapspec.core.alignment import align, align_draft
 from cheapspec.core.effects import Answered as AnsweredEvent
 from cheapspec.core.effects import Emit, Event, Finish, HttpReply, HttpRequest, Op, Start, Usage, WaitAny
 from cheapspec.core.engine import Job, Policy, run
+from cheapspec.core.estimate import STATIC, Count, Estimates
 from cheapspec.core.money import Prices
 from cheapspec.core.planner import ContextPrices, plan
 from cheapspec.core.ports import Context, DraftPiece, NextToken, NoDraft, Score, Streaming, TargetPiece, Unusable
@@ -108,7 +109,8 @@ def _play(rounds: int, stops: tuple[str, ...], *, planned: bool) -> float:
     request = Request("chat", {}, "m", True, messages=({"role": "user", "content": "go"},), stops=stops)
     policy = Policy() if planned else Policy(draft_tokens=TOKENS)
     prices = Prices(Decimal(1), Decimal(50))
-    job = Job(request, target, [drafter], Tally(), policy, prices, ContextPrices(0.1, 0.1, 0.1))
+    held = Estimates({(drafter.name, STATIC): Count(4000, 4000, 4000)})  # so that all of it is planned to be scored
+    job = Job(request, target, [drafter], Tally(), policy, prices, ContextPrices(0.1, 0.1, 0.1), estimates=held)
     reply, calls, told, finished = HttpReply(200, b""), 0, None, False
     begun = time.thread_time()
     steps = run(job)
@@ -150,6 +152,7 @@ def measure(repeat: int = 40) -> dict[str, Any]:
     surfaces: list[bytes | str] = [token.text.encode() for token in tokens]
     entries = [(token.text, token.text.encode(), token.logprob) for token in tokens]
     draft = [DraftToken(token.text, 0.0) for token in tokens]
+    mixed = [DraftToken("x", -0.6 if index % 9 == 4 else -0.001 * (index % 5)) for index in range(512)]
     prices = Prices(Decimal(1), Decimal(50))
     stops = ("\nUser:", "###", "</answer>", "\n\n\n")
     return {
@@ -162,6 +165,7 @@ def measure(repeat: int = 40) -> dict[str, Any]:
         "milliseconds_of_parts": {
             "verify_greedy": _milliseconds(lambda: verify_greedy(tokens), repeat),
             "plan": _milliseconds(lambda: plan(1, prices, 700, ContextPrices(), draft), repeat),
+            "plan_512": _milliseconds(lambda: plan(0, prices, 700, ContextPrices(1, 0.05, 0.05), mixed), repeat),
             "align": _milliseconds(lambda: align(surfaces, text), repeat),
             "align_draft": _milliseconds(lambda: align_draft(entries, text), repeat),
         },

@@ -113,7 +113,7 @@ def bucket_of(logprob: float | None, *, static: bool = False) -> str:
     """The bucket of a draft token. ``static``: it comes from given text."""
     if static:
         return STATIC
-    if logprob is None or math.isnan(logprob):
+    if logprob is None or logprob != logprob:  # NaN
         return UNKNOWN
     return _NAMES[bisect_right(_EDGES, logprob) - 1]
 
@@ -150,11 +150,11 @@ class Estimates:
 
     def rate(self, logprob: float | None, drafter: str = "", *, static: bool = False) -> float:
         """The probability that the target agrees with a token of this drafter."""
-        return self._rate(drafter, bucket_of(logprob, static=static))
+        return self.bucket_rate(drafter, bucket_of(logprob, static=static))
 
     def end_rate(self, drafter: str = "") -> float:
         """The probability that the reply ends where the draft says so, everything before it accepted."""
-        return self._rate(drafter, END)
+        return self.bucket_rate(drafter, END)
 
     def observe(
         self,
@@ -173,7 +173,7 @@ class Estimates:
         delta: dict[tuple[str, str], Count] = {}
 
         def add(bucket: str, hit: bool) -> None:
-            one = Count(1.0, float(hit), self._rate(drafter, bucket))
+            one = Count(1.0, float(hit), self.bucket_rate(drafter, bucket))
             delta[drafter, bucket] = delta.get((drafter, bucket), Count()) + one
 
         for position, logprob in enumerate(logprobs[: accepted + missed]):
@@ -182,7 +182,8 @@ class Estimates:
             add(END, ended)
         return delta
 
-    def _rate(self, drafter: str, bucket: str) -> float:
+    def bucket_rate(self, drafter: str, bucket: str) -> float:
+        """The rate of a bucket."""
         key = (drafter, bucket)
         rate = self._rates.get(key)
         if rate is None:

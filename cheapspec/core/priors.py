@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from cheapspec.core.acceptance import DraftToken
-from cheapspec.core.estimate import UNKNOWN_AGREEMENT, Delta, Estimates
+from cheapspec.core.estimate import UNKNOWN_AGREEMENT, Delta, Estimates, bucket_of
 
 __all__ = ["CERTAIN", "SHAPE", "Outlook", "RequestRates", "survival"]
 
@@ -52,7 +52,8 @@ class Outlook:
     @property
     def hazards(self) -> list[float]:
         """−log of each agreement."""
-        return [-math.log(min(max(rate, _LEAST), _MOST)) for rate in self.agreements]
+        known = {rate: -math.log(min(max(rate, _LEAST), _MOST)) for rate in set(self.agreements)}
+        return [known[rate] for rate in self.agreements]
 
     def head(self, count: int) -> Outlook:
         """Of the first ``count`` tokens."""
@@ -120,12 +121,12 @@ class RequestRates:
 
     def _agreements(self, drafter: str, logprobs: Sequence[float | None], static: bool) -> tuple[float, ...]:
         """At θ = 1, such that the average over the prior of θ is the estimates' rate."""
-        shape, known = STATIC_SHAPE if static else SHAPE, dict[float, float]()
-        rates = [self.estimates.rate(logprob, drafter, static=static) for logprob in logprobs]
-        for rate in rates:
-            if rate not in known:
-                known[rate] = math.exp(-shape * (math.pow(max(rate, _LEAST), -1 / shape) - 1))
-        return tuple([known[rate] for rate in rates])
+        shape, known = STATIC_SHAPE if static else SHAPE, dict[str, float]()
+        buckets = [bucket_of(logprob, static=static) for logprob in logprobs]
+        for bucket in set(buckets):
+            rate = max(self.estimates.bucket_rate(drafter, bucket), _LEAST)
+            known[bucket] = math.exp(-shape * (math.pow(rate, -1 / shape) - 1))
+        return tuple([known[bucket] for bucket in buckets])
 
     def _belief(self, drafter: str, static: bool) -> _Belief:
         shape = STATIC_SHAPE if static else SHAPE
