@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any, cast
 
 import httpx2
 
@@ -127,12 +129,16 @@ class Books:
             return Read()
         if not passed.kind:
             return self._read_other(response)
-        told = read_completion(HttpReply(response.status_code, response.content), passed.kind)
-        if isinstance(told, Problem):
-            return Read(problem=told)
-        if told.usage is None:
-            return Read(told.identity.id)
-        return self.priced(told.identity.id, told.usage)
+        reply = HttpReply(response.status_code, response.content)
+        body = as_mapping(reply.json())
+        if not _answers(body, passed.kind):
+            told = read_completion(reply, passed.kind)
+            if isinstance(told, Problem):
+                return Read(problem=told)
+        named = body.get("id")
+        reply_id = named if isinstance(named, str) and named else None
+        usage = read_usage(body.get("usage"), body.get("service_tier"))
+        return Read(reply_id) if usage is None else self.priced(reply_id, usage)
 
     def _read_other(self, response: httpx2.Response) -> Read:
         """Of a route that is none of ours: its usage, if it tells one as chat and responses do."""
@@ -251,3 +257,12 @@ class Books:
 def _target(passed: Passed) -> str | None:
     """``MODEL@BASE_URL``."""
     return f"{passed.model}@{api_base(passed.request.url)}" if passed.model else None
+
+
+def _answers(body: Mapping[str, Any], kind: str) -> bool:
+    """Whether a reply is what a good one usually is: on the way of every direct request only this is looked at."""
+    choices = body.get("choices")
+    if "error" in body or body.get("object") == "error" or not isinstance(choices, list) or not choices:
+        return False
+    first = as_mapping(cast("list[object]", choices)[0])
+    return bool(as_mapping(first.get("message"))) if kind == "chat" else isinstance(first.get("text"), str)
