@@ -65,7 +65,7 @@ class FireworksTarget(TextTarget):
 
 
 def _following(choice: Mapping[str, Any], generated: Sequence[Mapping[str, Any]]) -> NextToken | None:
-    entry = generated[0] if generated else {}
+    entry = as_mapping(generated[0] if generated else None)
     told: object = entry.get("token_id")
     token_id = told if isinstance(told, int) else None
     if choice.get("finish_reason") == "stop":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cheapspec.core.acceptance import shows_distribution
+from cheapspec.core.acceptance import shows_distribution, usable
 from cheapspec.core.untyped import as_list, as_mapping, is_mapping, is_number
 
 __all__ = ["can_judge"]
@@ -26,5 +26,5 @@ def can_judge(choice: Mapping[str, Any], text: str) -> bool:
         listed = [len(as_mapping(one)) for one in as_list(told.get("top_logprobs")) if is_mapping(one)]
     joined = "".join(token for token in tokens if isinstance(token, str))
     whole = bool(text) and joined.startswith(text[:-1])  # the last character may be one of several tokens
-    real = shows_distribution(float(number) if is_number(number) else None for number in numbers)
+    real = shows_distribution(number if is_number(number) and usable(number) else None for number in numbers)
     return whole and real and bool(listed) and max(listed) >= 2

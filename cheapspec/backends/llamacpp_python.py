@@ -102,7 +102,7 @@ def _in_place(token: str, number: object, listing: object) -> TargetLogprob | No
 
 def _from_before(tokens: Sequence[str], listings: Sequence[object], index: int) -> TargetLogprob | None:
     """The judgement of a token by the numbers beside the token before it."""
-    listing = as_mapping(listings[index - 1]) if index else {}
+    listing = as_mapping(listings[index - 1] if index else None)
     if len(listing) > _LISTED:  # the one too many is the token that stands there
         listing = {name: value for name, value in listing.items() if name != tokens[index - 1]}
     top = _alternatives(listing)
@@ -113,7 +113,9 @@ def _from_before(tokens: Sequence[str], listings: Sequence[object], index: int) 
 
 
 def _alternatives(listing: Mapping[str, Any]) -> tuple[Alternative, ...]:
-    return tuple(Alternative(text, float(value)) for text, value in listing.items() if is_number(value))
+    return tuple(
+        Alternative(text, float(value)) for text, value in listing.items() if is_number(value) and usable(value)
+    )
 
 
 def _following(choice: Mapping[str, Any], sent: str) -> NextToken | None:

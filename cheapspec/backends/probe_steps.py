@@ -225,7 +225,7 @@ class Probe:
         begun = sum(end is not None and end <= len(start.text) for end in score.ends)
         text, cached = self._continued(reply, start.text, begun)
         rest = own[len(start.text) :]
-        follows = bool(text) and text is not None and (rest.startswith(text) or text.startswith(rest))
+        follows = text is not None and text != "" and (rest.startswith(text) or text.startswith(rest))
         self.note(f"from the middle of that reply it {'continues' if follows else 'does not continue'}")
         known = (start.prompt_tokens or score.prompt_tokens or 0) + start.tokens
         return self._all(follows, _uncached(cached or 0, known))
@@ -248,8 +248,10 @@ class Probe:
 
     def _all(self, follows: bool, qh: float | None) -> Facts:
         target = self.target
-        ends = target.end_ids if isinstance(target, LlamaCppTarget) else getattr(target, "memory", None)
-        known = sorted(ends if isinstance(ends, set) else ends.end_ids if isinstance(ends, TokenMemory) else ())
+        memory = getattr(target, "memory", None)
+        ends: set[int] = memory.end_ids if isinstance(memory, TokenMemory) else set()
+        if isinstance(target, LlamaCppTarget):
+            ends = target.end_ids
         return replace(
             self.facts,
             backend=self.backend,
@@ -257,7 +259,7 @@ class Probe:
             can_force=target.can_force and follows,
             can_continue=follows,
             qh=qh,
-            eos_ids=tuple(known),
+            eos_ids=tuple(sorted(ends)),
             evidence=self.evidence,
             reason="" if follows else "cannot_score",
             route=target.route if isinstance(target, VllmTarget) else None,

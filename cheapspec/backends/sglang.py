@@ -250,7 +250,7 @@ def _entry(told: object) -> tuple[float | None, int | None, str]:
     if len(parts) < 2:
         return None, None, "�"
     number, token_id, text = parts[0], parts[1], parts[2] if len(parts) > 2 else None
-    good = is_number(number) and usable(float(number))
+    good = is_number(number) and usable(number)
     known = token_id if isinstance(token_id, int) and not isinstance(token_id, bool) else None
     return float(number) if good else None, known, text if isinstance(text, str) else "�"
 

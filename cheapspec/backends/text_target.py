@@ -176,9 +176,9 @@ def judged(
     text: str, token_id: int | None, logprob: object, listed: Sequence[tuple[str, int | None, object]]
 ) -> TargetLogprob:
     """The judgement of a token out of a listing of (text, id, log-probability)."""
-    number = float(logprob) if is_number(logprob) and usable(float(logprob)) else None
+    number = float(logprob) if is_number(logprob) and usable(logprob) else None
     top = tuple(
-        Alternative(name, float(value), one) for name, one, value in listed if is_number(value) and usable(float(value))
+        Alternative(name, float(value), one) for name, one, value in listed if is_number(value) and usable(value)
     )
     return TargetLogprob(text, number, token_id, None, top)
 

@@ -59,11 +59,18 @@ class TogetherTarget(TextTarget):
 def _following(choice: Mapping[str, Any]) -> NextToken | None:
     told = as_mapping(choice.get("logprobs"))
     ids, tokens = as_list(told.get("token_ids")), as_list(told.get("tokens"))
-    token_id = int(ids[0]) if ids and is_number(ids[0]) else None
+    token_id = _id(ids[0]) if ids else None
     if choice.get("finish_reason") in ("eos", "stop"):
         return NextToken(None, token_id, ends_turn=True)
     text = tokens[0] if tokens and isinstance(tokens[0], str) and "�" not in tokens[0] else None
     return NextToken(text, token_id) if text and choice.get("finish_reason") == "length" else None
+
+
+def _id(told: object) -> int | None:
+    """A token id, which the schema types as a float."""
+    if isinstance(told, float) and told.is_integer():
+        return int(told)
+    return told if type(told) is int else None
 
 
 def legacy_positions(told: Mapping[str, Any]) -> list[Position]:
@@ -78,8 +85,8 @@ def legacy_positions(told: Mapping[str, Any]) -> list[Position]:
 
 
 def _position(index: int, text: str, number: object, ids: Sequence[Any], listings: Sequence[Any]) -> Position:
-    token_id = int(ids[index]) if ids and is_number(ids[index]) else None
-    listed = as_mapping(listings[index]) if listings else {}
+    token_id = _id(ids[index]) if ids else None
+    listed = as_mapping(listings[index] if listings else None)
     if not is_number(number):
         return Position(text, None, token_id)
     if listed.get(text, number) != number:

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cheapspec.core.untyped import is_list
+
 __all__ = ["show"]
 
 _GOOD, _BAD, _OPEN = Text("✓", "bold green"), Text("✗", "bold red"), Text("·", "dim")
@@ -63,9 +65,9 @@ def _mark(value: bool | None) -> Text:
 
 
 def _settings(settings: Mapping[str, Any]) -> list[tuple[Text, Text]]:
-    rows = []
+    rows: list[tuple[Text, Text]] = []
     for name, value in settings.items():
-        shown = ", ".join(value) if isinstance(value, list) else value
+        shown = ", ".join(map(str, value)) if is_list(value) else value
         text = "none" if shown in (None, "") else "yes" if shown is True else "no" if shown is False else str(shown)
         rows.append((_OPEN, Text.assemble((f"{name.replace('_', ' ')}: ", "dim"), text)))
     return rows
@@ -74,7 +76,7 @@ def _settings(settings: Mapping[str, Any]) -> list[tuple[Text, Text]]:
 def _drafts(drafters: list[Mapping[str, Any]]) -> list[tuple[Text, Text]]:
     if not drafters:
         return [(_BAD, Text("nothing drafts"))]
-    rows = []
+    rows: list[tuple[Text, Text]] = []
     for one in drafters:
         good = None if one["reachable"] is None and one["has_model"] is None else one["has_model"] is not False
         if one["reachable"] is False:

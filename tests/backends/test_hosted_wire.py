@@ -185,7 +185,8 @@ def test_b25_lists_of_together_that_do_not_fit(changed: dict[str, Any]) -> None:
 
 
 def mistral(found: list[dict[str, Any]], finish: str = "length", key: str = "prompt_logprobs") -> dict[str, Any]:
-    choice = {"index": 0, "message": {"content": DRAFT + "!"}, "finish_reason": finish, key: {"content": found}}
+    choice: dict[str, Any] = {"index": 0, "finish_reason": finish, key: {"content": found}}
+    choice["message"] = {"content": DRAFT + "!"}
     choice["logprobs"] = {"content": [one("!", 16, -0.1)]}
     return {"id": "x", "choices": [choice], "usage": {**USAGE, "prompt_tokens": 6}}
 
@@ -218,7 +219,9 @@ def test_mistral_scores_chats_only() -> None:
 
 
 def chunks(*texts: str) -> str:
-    told = [{"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]} for text in texts]
+    told: list[dict[str, Any]] = [
+        {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]} for text in texts
+    ]
     told.append({"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "stop"}], "usage": USAGE})
     return "".join(f"data: {json.dumps(one)}\n\n" for one in told) + "data: [DONE]\n\n"
 
