@@ -94,8 +94,10 @@ class VllmTarget:
             return (yield from vllm_text.advance(context, draft, score, accepted, follow))
         return (yield from vllm_ids.advance(self.memory, request, context, draft, score, accepted, follow))
 
-    def law(self, sampling: Sampling) -> Law:
+    def law(self, sampling: Sampling) -> Law | None:
         """The nucleus is taken at the caller's temperature."""
+        if self.route == "text":
+            return None
         return Law(sampling.temperature, sampling.top_p or 1.0, self.memory.alternatives)
 
     def draw(self, request: Request, context: Context, banned: Sequence[int], seed: int | None) -> Op[Drawn | Unusable]:

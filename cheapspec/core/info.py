@@ -39,9 +39,10 @@ class Info:
 
     The dict has the keys of the following only where they say something. ``lossy``: tokens were accepted on a rule
     under which they need not be the target's, ``lenient_tokens``: how many it would not have written itself.
-    ``fixed_draft_tokens``: the caller's ``draft_tokens=N``. ``local_usd``: the price of local drafting, a part of ``paid_usd``. ``forecast_usd``: the gain that the planner expected.
-    ``target``: ``MODEL@BASE_URL``. ``prompt_tokens``, ``cached_prompt_tokens``, ``reply_tokens``: what the direct
-    call alone would have been billed, the counts under the baseline.
+    ``fixed_draft_tokens``: the caller's ``draft_tokens=N``. ``local_usd``: the price of local drafting, a part of
+    ``paid_usd``. ``forecast_usd``: the gain that the planner expected. ``target``: ``MODEL@BASE_URL``.
+    ``prompt_tokens``, ``cached_prompt_tokens``, ``reply_tokens``: what the direct call alone would have been billed,
+    the counts under the baseline.
     """
 
     decision: str

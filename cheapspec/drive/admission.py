@@ -150,7 +150,7 @@ def _considered(runtime: Runtime, passed: Passed, parsed: Request) -> Passed | A
     drawn = sampling(parsed, settings.assume_temperature, plain)
     if isinstance(drawn, Bypass):
         return passed.because(drawn.reason, drawn.detail)
-    if not drawn.greedy and not isinstance(facts.target, SamplingTarget):
+    if not drawn.greedy and not (isinstance(facts.target, SamplingTarget) and facts.target.law(drawn) is not None):
         return passed.because("sampling", f"{facts.target.name} cannot be followed above temperature 0")
     parsed = replace(parsed, sampling=drawn)
     if facts.cooldown_until > now:

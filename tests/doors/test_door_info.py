@@ -24,7 +24,7 @@ def test_a_direct_reply_is_priced(way: Doorway) -> None:
             reply = await call(client.chat.completions.create, **{**ASKED, "temperature": 1.0})
         told = cheapspec.info(reply)
         assert told is not None
-        assert (told.decision, told.reason, told.priced_by) == ("direct", "sampling", "user")
+        assert (told.decision, told.reason, told.priced_by) == ("direct", "top_p_unset", "user")
         usage = reply.usage
         assert (told.input_tokens, told.output_tokens) == (usage.prompt_tokens, usage.completion_tokens)
         expected = (Decimal(usage.prompt_tokens) + 10 * Decimal(usage.completion_tokens)) / 1_000_000
@@ -92,7 +92,7 @@ def test_an_error_is_no_reply(way: Doorway) -> None:
     way.run(scenario)
     [row] = way.ledger.requests()
     assert row.info is not None
-    assert row.info["reason"] == "sampling"
+    assert row.info["reason"] == "top_p_unset"
     assert [record.status for record in row.calls] == ["failed"]
 
 

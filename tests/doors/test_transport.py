@@ -50,7 +50,7 @@ def test_other_routes_and_direct_replies_pass(way: Doorway) -> None:
             reply = await call(client.chat.completions.create, **{**ASKED, "temperature": 1})
             told = cheapspec.info(reply)
             assert told is not None
-            assert (told.decision, told.reason) == ("direct", "sampling")
+            assert (told.decision, told.reason) == ("direct", "top_p_unset")
             assert told.output_tokens == reply.usage.completion_tokens
 
     way.run(scenario)
