@@ -34,6 +34,7 @@ from cheapspec.options import (
     AzureOptions,
     CopyOptions,
     Options,
+    with_options_of,
 )
 from cheapspec.report import Report
 from cheapspec.settings import Speculation
@@ -112,6 +113,7 @@ class OpenAI(openai.OpenAI):
         except TargetFailed as failed:
             raise _as_openai(failed, request) from failed.__cause__
 
+    @with_options_of(openai.OpenAI.copy)
     def copy(self, *, speculation: Speculation | None = None, **kwargs: Unpack[CopyOptions]) -> Self:
         """A client with some options replaced, ``speculation`` among them; the rest is shared."""
         return super().copy(**_copied(self._cheapspec, speculation, kwargs))
@@ -164,6 +166,7 @@ class AsyncOpenAI(openai.AsyncOpenAI):
         except TargetFailed as failed:
             raise _as_openai(failed, request) from failed.__cause__
 
+    @with_options_of(openai.AsyncOpenAI.copy)
     def copy(self, *, speculation: Speculation | None = None, **kwargs: Unpack[AsyncCopyOptions]) -> Self:
         """A client with some options replaced, ``speculation`` among them; the rest is shared."""
         return super().copy(**_copied(self._cheapspec, speculation, kwargs))
@@ -197,6 +200,7 @@ class AzureOpenAI(OpenAI, openai.AzureOpenAI):
         super().__init__(speculation=speculation, **cast(Options, kwargs))  # on to openai.AzureOpenAI
 
     # pyright compares unpacked options key by key with those of the parent, as if more keys were fewer
+    @with_options_of(openai.AzureOpenAI.copy)
     def copy(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, *, speculation: Speculation | None = None, **kwargs: Unpack[AzureCopyOptions]
     ) -> Self:
@@ -213,6 +217,7 @@ class AsyncAzureOpenAI(AsyncOpenAI, openai.AsyncAzureOpenAI):
         super().__init__(speculation=speculation, **cast(AsyncOptions, kwargs))  # on to openai.AsyncAzureOpenAI
 
     # pyright compares unpacked options key by key with those of the parent, as if more keys were fewer
+    @with_options_of(openai.AsyncAzureOpenAI.copy)
     def copy(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, *, speculation: Speculation | None = None, **kwargs: Unpack[AsyncAzureCopyOptions]
     ) -> Self:

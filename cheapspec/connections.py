@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import functools
 import os
 import threading
 import weakref
@@ -50,7 +51,13 @@ class Connections:
     @classmethod
     def of(cls, http: httpx2.Client | httpx2.AsyncClient) -> Connections:
         """The one of this HTTP client."""
-        return _known.setdefault(http, cls(own=type(http).__name__ not in _OPENAIS_OWN))
+        number = id(http)  # a caller's client need not be hashable
+        with _knowing:
+            reference, found = _known.get(number, (None, None))
+            if reference is None or found is None or reference() is not http:
+                found = cls(own=type(http).__name__ not in _OPENAIS_OWN)
+                _known[number] = weakref.ref(http, functools.partial(_forget, number)), found
+        return found
 
     def here(self, client: openai.OpenAI, http: httpx2.Client) -> openai.OpenAI:
         """The openai client itself, or a twin that sends where we are now; ``http`` is its HTTP client."""
@@ -125,11 +132,20 @@ def _settings(http: httpx2.Client | httpx2.AsyncClient) -> dict[str, Any]:
     return {"base_url": http.base_url, "timeout": http.timeout, "event_hooks": http.event_hooks}
 
 
-_known: weakref.WeakKeyDictionary[httpx2.Client | httpx2.AsyncClient, Connections] = weakref.WeakKeyDictionary()
+_known: dict[int, tuple[weakref.ref[httpx2.Client | httpx2.AsyncClient], Connections]] = {}
+_knowing = threading.RLock()  # the collector may call _forget wherever this thread is
+
+
+def _forget(number: int, reference: weakref.ref[httpx2.Client | httpx2.AsyncClient]) -> None:
+    with _knowing:
+        if number in _known and _known[number][0] is reference:
+            del _known[number]
 
 
 def _forked() -> None:
-    for connections in list(_known.values()):
+    global _knowing
+    _knowing = threading.RLock()  # another thread of the parent may have held it
+    for _, connections in list(_known.values()):
         connections.forked()
 
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 import openai
 
 from cheapspec import pickles
-from cheapspec.client import OpenAI
+from cheapspec.client import AzureOpenAI, OpenAI
 from cheapspec.connections import Connections
 from cheapspec.doors import Shared
 
@@ -52,7 +52,8 @@ def _module_client() -> openai.OpenAI:
         theirs: openai.OpenAI = cast(Any, openai)._load_client()
         if _made and _made[0][0] is theirs:
             return _made[0][1]
-        kind = type("ModuleClient", (OpenAI, type(theirs)), {})
+        twin = AzureOpenAI if isinstance(theirs, openai.AzureOpenAI) else OpenAI
+        kind = type("ModuleClient", (twin, type(theirs)), {})
         ours = cast(openai.OpenAI, object.__new__(kind))
         resources = {name for name in vars(theirs) if _is_proxy(getattr(openai, name, None))}
         vars(ours).update({name: value for name, value in vars(theirs).items() if name not in resources})

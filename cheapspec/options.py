@@ -1,11 +1,12 @@
 """The options of openai's constructors and ``copy`` methods, for type checkers (a test holds them to the real
-signatures).
+signatures), and for whoever asks a method at run time.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar, get_type_hints
 
 import httpx2
 import openai
@@ -19,7 +20,10 @@ __all__ = [
     "AzureOptions",
     "CopyOptions",
     "Options",
+    "with_options_of",
 ]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Common(TypedDict, total=False):
@@ -123,3 +127,22 @@ class AsyncAzureCopyOptions(AsyncCopyOptions, total=False):
     api_version: str | None
     azure_ad_token: str | None
     azure_ad_token_provider: Callable[[], Awaitable[str] | str] | None
+
+
+def with_options_of(theirs: Callable[..., Any]) -> Callable[[F], F]:
+    """A decorator: ``inspect.signature`` and ``typing.get_type_hints`` of a method that takes ``**kwargs`` name each
+    option of openai's method, so that ``help`` and frameworks see what they see of openai's client.
+    """
+
+    def told(ours: F) -> F:
+        mine = inspect.signature(ours)
+        own = [one for one in mine.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        more = [one for one in inspect.signature(theirs).parameters.values() if one.name not in mine.parameters]
+        vars(ours)["__signature__"] = mine.replace(parameters=[*own, *more])
+        hints = {
+            name: hint for name, hint in ours.__annotations__.items() if name in {"return", *(p.name for p in own)}
+        }
+        ours.__annotations__ = {**get_type_hints(theirs), **hints}
+        return ours
+
+    return told

@@ -84,6 +84,7 @@ def differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> dict[str,
 
 
 def main() -> int:
+    """The command line."""
     parser = argparse.ArgumentParser(description="openai-python's own tests with cheapspec's classes")
     parser.add_argument("folder", type=Path, help="where the sdist is unpacked and outcomes are written")
     parser.add_argument("--least", type=int, default=1, help="passes below which the run is worth nothing")

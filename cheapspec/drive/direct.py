@@ -9,7 +9,7 @@ Rules
   (:mod:`cheapspec.drive.metered`).
 * The reply goes back as the object that came. One exception: a *direct* reply under status 200 that is no
   answer (an error object, no choices, a web page) becomes the error that it is, unless the caller asked for
-  the raw response.
+  the raw response. A completion that is whole but for its list of choices, which is empty, is the server's own word.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from decimal import Decimal
 
 import httpx2
 
-from cheapspec.core.effects import Side
+from cheapspec.core.effects import HttpReply, Side
 from cheapspec.core.engine import Job
 from cheapspec.core.reply import Problem, strict_json
+from cheapspec.core.untyped import as_mapping
 from cheapspec.drive.asking import asking, refuses
 from cheapspec.drive.books import Books, Read
 from cheapspec.drive.io import Channel, ReadAll, Send, Shut, Sleep, Steps
@@ -156,9 +157,21 @@ def _call(
     books.close_call(
         call_id, "ok" if good else "failed", read.usage, read.usd, seconds, outcome.status_code, read.budget_usd
     )
-    if read.problem is not None and passed.decision == "direct" and not outcome.request.headers.get(_RAW):
+    if read.problem is not None and not _as_it_came(passed, outcome):
         outcome = _as_error(outcome, read.problem)
     return outcome, read
+
+
+def _as_it_came(passed: Passed, response: httpx2.Response) -> bool:
+    """Whether the caller sees a reply that is no answer: it was not ours to judge, it was asked for raw, or it is a
+    well-formed completion that says, in so many words, that there are no choices.
+    """
+    if passed.decision != "direct" or response.request.headers.get(_RAW):
+        return True
+    body = as_mapping(HttpReply(response.status_code, response.content).json())
+    kinds = {"id": str, "object": str, "created": int, "model": str, "choices": list}
+    whole = all(isinstance(body.get(name), kind) for name, kind in kinds.items())
+    return whole and not body["choices"] and "error" not in body
 
 
 def _as_error(response: httpx2.Response, problem: Problem) -> httpx2.Response:

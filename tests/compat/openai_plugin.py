@@ -44,6 +44,10 @@ def replace_classes() -> list[str]:
             if hasattr(holder, name):
                 setattr(holder, name, getattr(cheapspec, name))
                 replaced.append(f"{holder.__name__}.{name}")
+    openai = importlib.import_module("openai")
+    for name, ours in (("_ModuleClient", cheapspec.OpenAI), ("_AzureModuleClient", cheapspec.AzureOpenAI)):
+        setattr(openai, name, type(name, (ours, getattr(openai, name)), {}))  # openai.chat and the like: ours, too
+        replaced.append(f"openai.{name}")
     return replaced
 
 
