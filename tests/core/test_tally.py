@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from cheapspec.core.effects import Usage
-from cheapspec.core.money import Prices
+from cheapspec.core.money import LocalPrice, Prices
 from cheapspec.core.ports import Identity
 from cheapspec.core.tally import Tally
 
@@ -65,3 +65,20 @@ def test_the_first_call_that_names_itself_names_the_reply() -> None:
     for identity in (Identity(), Identity("a", "m"), Identity("b", "n")):
         tally.identify(identity)
     assert tally.identity == Identity("a", "m")
+
+
+def test_local_drafting_is_paid_and_not_in_the_baseline() -> None:
+    """With a price it is a part of what was paid; without one nothing is said of it."""
+    prices = Prices(Decimal(1), Decimal(10))
+    free, priced = (Tally(local_price=price, local_tokens=500) for price in (None, LocalPrice(Decimal(2))))
+    for tally in (free, priced):
+        tally.spend(Usage(100, 1))
+        tally.finish(0.1, 100, 20)
+    one, other = (tally.info("r", prices, "user") for tally in (free, priced))
+    assert (one.local_usd, other.local_usd) == (None, Decimal("0.001"))
+    assert one.paid_usd is not None
+    assert other.paid_usd == one.paid_usd + Decimal("0.001")
+    assert other.baseline_usd == one.baseline_usd
+    assert (other.prompt_tokens, other.cached_prompt_tokens, other.reply_tokens) == (100, 0, 20)
+    priced.uncounted = True
+    assert priced.info("r", prices, "user").paid_usd is None
