@@ -8,6 +8,8 @@ Rules
   (:func:`cheapspec.core.allowance.worst_case`).
 * Allowed is what the endpoint can do, the headroom bears and the latency ceiling admits. Chosen is the
   cheapest allowed alternative: in dollars, or in seconds where the objective is latency.
+* With fixed draft tokens nothing is planned: the first draft is scored, and what is expected of that is one round
+  and then the hand-off.
 * What is unknown is ``None``: a price, the length of a reply without a limit, speeds nobody measured.
 """
 
@@ -22,7 +24,7 @@ from cheapspec.core.allowance import worst_case
 from cheapspec.core.drafting import Draft
 from cheapspec.core.money import Prices, format_usd
 from cheapspec.core.planner import ContextPrices, Decision, Rates, gain, plan
-from cheapspec.core.priors import RequestRates, survival
+from cheapspec.core.priors import Outlook, RequestRates, survival
 from cheapspec.core.speed import Speed, seconds_context, seconds_rates
 
 __all__ = ["Plan", "PlanAlternative", "Situation", "alternatives"]
@@ -68,12 +70,29 @@ class PlanAlternative:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All alternatives, direct first; ``chosen`` names one. ``context_prices``: multiples of the input price."""
+    """All alternatives, direct first; ``chosen`` names one. ``context_prices``: multiples of the input price.
+    ``reason``: why the request goes direct, where that is settled before anything is planned (one of the reasons that
+    replies and ledger use), with its ``detail``; empty otherwise.
+    """
 
     chosen: str
     alternatives: tuple[PlanAlternative, ...]
     prices: Prices | None
     context_prices: ContextPrices
+    reason: str = ""
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """Some lines to read: what is chosen, then every alternative with its dollars and seconds."""
+        reason = "" if not self.reason else f" ({self.reason}{f': {self.detail}' if self.detail else ''})"
+        lines = [f"{self.chosen}{reason}"]
+        for one in self.alternatives:
+            mark = "*" if one.name == self.chosen else "-" if one.allowed else "x"
+            tokens = f", {one.draft_tokens} draft tokens" if one.action == "score" else ""
+            expected, worst = (_dollars(usd) for usd in (one.expected_usd, one.worst_usd))
+            seconds = "" if one.expected_seconds is None else f", about {one.expected_seconds:.2f} s"
+            lines += [f"{mark} {one.name}{tokens}: expected {expected}, at most {worst}{seconds}", f"    {one.why}"]
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; prices in dollars per million tokens, as strings."""
@@ -88,6 +107,8 @@ class Plan:
             "alternatives": [one.to_dict() for one in self.alternatives],
             "prices": told,
             "context_prices": {"q0": context.q0, "qs": context.qs, "qh": context.qh},
+            "reason": self.reason or None,
+            "detail": self.detail or None,
         }
 
 
@@ -98,7 +119,8 @@ class Situation:
     ``prompt_tokens``: of the prompt. ``reply_tokens``: expected of the reply; ``None``: as long as the longest
     draft. ``limit``: the caller's. ``cached_share``: of the prompt, in the direct call (0 to 1). ``headroom``:
     dollars that the next round may risk, ``None`` no limit. ``speed``, ``draft_decode``: seconds
-    (:mod:`cheapspec.core.speed`), ``None`` not measured. ``max_added_seconds``: the latency ceiling.
+    (:mod:`cheapspec.core.speed`), ``None`` not measured. ``max_added_seconds``: the latency ceiling. ``fixed``: a
+    given number of draft tokens a round, planner and allowance off.
     """
 
     prompt_tokens: int
@@ -116,6 +138,7 @@ class Situation:
     draft_decode: float = 0.0
     max_added_seconds: float | None = None
     objective: str = "cost"
+    fixed: int | None = None
 
 
 def alternatives(situation: Situation, drafts: Sequence[Draft], rates: RequestRates | None = None) -> Plan:
@@ -176,6 +199,8 @@ def _scored(situation: Situation, draft: Draft, beliefs: RequestRates, direct: P
             rates=rates,
         )
 
+    if situation.fixed is not None:
+        return _fixed(situation, situation.fixed, draft, outlook, direct)
     decision = planned(in_seconds, timed) if by_seconds else planned(None, situation.context)
     allowed, why, count = decision.expected_gain is not None, decision.why, decision.best_tokens
     priced = planned(None, situation.context) if by_seconds else decision
@@ -206,7 +231,44 @@ def _scored(situation: Situation, draft: Draft, beliefs: RequestRates, direct: P
     return PlanAlternative("score", situation.rule, draft.drafter, count, expected, worst, seconds, allowed, why)
 
 
+def _fixed(
+    situation: Situation, fixed: int, draft: Draft, outlook: Outlook, direct: PlanAlternative
+) -> PlanAlternative:
+    """One round of so many tokens, then the hand-off."""
+    count = min([fixed, len(draft.tokens), *([] if situation.limit is None else [situation.limit])])
+    decision = plan(
+        0,
+        situation.prices,
+        situation.prompt_tokens,
+        situation.context,
+        draft.tokens,
+        remaining=situation.limit,
+        can_score=situation.can_score,
+        can_force=situation.can_force,
+        fixed=fixed,
+    )
+    expected = worst = None
+    forced = not situation.can_score and not situation.simulate_scoring
+    if situation.prices is not None:
+        rates, survived = Rates.of(situation.prices, forced=forced), survival(outlook.head(count))
+        tokens = situation.prompt_tokens
+        won = gain(survived, rates=rates, context_tokens=tokens, context=situation.context, first=True)
+        expected = None if direct.expected_usd is None else direct.expected_usd - Decimal(won)
+        most = worst_case(situation.prices, tokens, count, first=True, forced=forced)
+        worst = None if direct.worst_usd is None else direct.worst_usd + most
+    allowed = decision.action == "score"
+    return PlanAlternative("score", situation.rule, draft.drafter, count, expected, worst, None, allowed, decision.why)
+
+
+def _dollars(usd: Decimal | None) -> str:
+    told = format_usd(usd)
+    return "unknown" if told is None else f"${told}"
+
+
 def _chosen(situation: Situation, direct: PlanAlternative, scored: Sequence[PlanAlternative]) -> str:
+    if situation.fixed is not None:
+        return next((one.name for one in scored if one.allowed), direct.name)
+
     def price(one: PlanAlternative) -> float:
         told = one.expected_seconds if situation.objective == "latency" else one.expected_usd
         return float("inf") if told is None else float(told)

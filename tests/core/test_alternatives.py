@@ -14,8 +14,8 @@ from cheapspec.core.allowance import worst_case
 from cheapspec.core.alternatives import Situation, alternatives
 from cheapspec.core.drafting import Draft
 from cheapspec.core.money import Prices
-from cheapspec.core.planner import ContextPrices, plan
-from cheapspec.core.priors import RequestRates
+from cheapspec.core.planner import ContextPrices, Rates, gain, plan
+from cheapspec.core.priors import RequestRates, survival
 from cheapspec.core.speed import Speed
 
 PRICES = Prices(Decimal("0.4"), Decimal(3), Decimal("0.04"))
@@ -122,7 +122,8 @@ def test_what_is_unknown_stays_unknown() -> None:
 def test_a_plan_is_plain_json() -> None:
     """With the public names, dollars as strings and what is unknown as null."""
     told = json.loads(json.dumps(alternatives(COLD, [SURE]).to_dict()))
-    assert set(told) == {"chosen", "alternatives", "prices", "context_prices"}
+    assert set(told) == {"chosen", "alternatives", "prices", "context_prices", "reason", "detail"}
+    assert told["reason"] is None and told["detail"] is None
     assert told["context_prices"] == {"q0": 1.0, "qs": 0.1, "qh": 0.1}
     assert told["prices"]["output"] == "3" and told["prices"]["cache_write"] is None
     assert set(told["alternatives"][1]) == {
@@ -137,3 +138,33 @@ def test_a_plan_is_plain_json() -> None:
         "why",
     }
     assert told["alternatives"][0]["expected_usd"] == "0.000320"
+
+
+def test_fixed_draft_tokens_are_not_planned() -> None:
+    """The first draft is scored whatever it is worth, and costs what one round and the hand-off after it cost."""
+    fixed = replace(COLD, fixed=8, headroom=Decimal(0))
+    told = alternatives(fixed, [VAGUE, SURE])
+    assert told.chosen == "score ollama:other"
+    direct, vague, sure = told.alternatives
+    assert [vague.draft_tokens, sure.draft_tokens] == [8, 8] and "no planning" in vague.why
+    assert direct.expected_usd is not None and direct.worst_usd is not None and sure.expected_usd is not None
+    survived = survival(RequestRates().outlook(SURE.tokens, SURE.drafter).head(8))
+    won = gain(survived, rates=Rates.of(PRICES), context_tokens=200, context=CONTEXT, first=True)
+    assert sure.expected_usd == direct.expected_usd - Decimal(won)
+    assert sure.worst_usd == direct.worst_usd + worst_case(PRICES, 200, 8, first=True)
+    endless = alternatives(replace(fixed, limit=None, prices=None), [SURE])
+    assert endless.chosen == "score ollama:small" and endless.alternatives[1].expected_usd is None
+    assert alternatives(replace(fixed, limit=None), [SURE]).alternatives[1].worst_usd is None
+    assert alternatives(replace(fixed, can_score=False), [SURE]).chosen == "direct"
+
+
+def test_a_plan_can_be_read() -> None:
+    """What is chosen comes first; every alternative has its dollars, and what is unknown says so."""
+    lines = str(alternatives(replace(COLD, speed=Speed(0.2, 0.0001, 0.02)), [SURE, VAGUE])).splitlines()
+    assert lines[0] == "score ollama:small"
+    assert lines[1].startswith("- direct: expected $0.000320, at most $0.000980, about ")
+    assert lines[3].startswith("* score ollama:small, 80 draft tokens: expected $0.0001")
+    refused = replace(alternatives(replace(COLD, limit=None, can_score=False), [SURE]), reason="tools", detail="tools")
+    assert str(refused).splitlines()[0] == "direct (tools: tools)"
+    assert "x score ollama:small" in str(refused) and "at most unknown" in str(refused)
+    assert str(replace(refused, detail="")).splitlines()[0] == "direct (tools)"
