@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,3 +92,18 @@ async def test_tools_are_bypassed(stream: bool, pair: Pair) -> None:
     assert cities[0]
     assert "sunny" in str(pair.relay.bodies[1]["messages"][-1])
     pair.must_have_passed("tools", requests=2)
+
+
+def test_the_example_runs() -> None:
+    """``examples/pydantic_ai_agent.py``: the plain reply is drafted, the structured one is the target's own."""
+    example = Path(__file__).parents[2] / "examples" / "pydantic_ai_agent.py"
+    done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, encoding="utf-8", timeout=600)
+    assert done.returncode == 0, done.stderr
+    text, city, told = done.stdout.rstrip("\n").split("\n\n")[-3:]
+    assert text.strip()
+    assert re.fullmatch(r".+, .+", city)
+    assert re.fullmatch(
+        r"request 1  speculate, [1-9]\d* of \d+ draft tokens accepted\n"
+        r"request 2  (bypass|direct) \(response_format\)",
+        told,
+    )
