@@ -6,6 +6,8 @@ Rules
   where it comes from given text (prompt lookup, a prediction), ``end`` for a draft's claim that the reply ends.
 * A rate is hits / trials, with a stated prior counted in as :data:`PRIOR_TRIALS` observations: the measured table
   for a model, an assumption for given text. What the target's other workloads showed moves that prior likewise.
+* Where the target samples (temperature above 0) a drafter is counted apart. The prior is then the draft's own
+  probability: a model and a smaller one of its kind are about as unsure.
 * Only what was looked at counts: the tokens up to the first one that the target did not confirm, and that one. What
   lies behind it was written after a text that the target did not write.
 * Old observations fade with each new one of their bucket (:data:`KEPT`), not with time: nothing here has a clock.
@@ -20,6 +22,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TypeAlias
 
 __all__ = [
@@ -28,6 +31,7 @@ __all__ = [
     "END",
     "KEPT",
     "PRIOR_TRIALS",
+    "SAMPLED",
     "STATIC",
     "STATIC_AGREEMENT",
     "UNKNOWN",
@@ -77,10 +81,14 @@ KEPT = 1 - 1 / 4000
 """What an old observation still counts after one new one: a bucket remembers some 4,000."""
 
 STATIC, UNKNOWN, END = "static", "unknown", "end"
+SAMPLED = " (sampled)"
+"""Added to a drafter's name where the target samples: a draw agrees less often than an argmax does."""
 
 _EDGES = [math.log(edge) if edge else -math.inf for edge, _ in AGREEMENT]
 _NAMES = [f"{edge:g}" for edge, _ in AGREEMENT]
 _PRIOR = {name: min(rate, AGREEMENT_CAP) for name, (_, rate) in zip(_NAMES, AGREEMENT, strict=True)}
+_MIDDLES = [(low + high) / 2 for (low, _), (high, _) in pairwise((*AGREEMENT, (1.0, 1.0)))]
+_SAMPLED_PRIOR = {name: min(middle, _PRIOR[name]) for name, middle in zip(_NAMES, _MIDDLES, strict=True)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,5 +241,5 @@ class EstimateTable:
 
 def _prior(drafter: str, bucket: str) -> float:
     if bucket == STATIC:
-        return STATIC_AGREEMENT.get(drafter, UNKNOWN_AGREEMENT)
-    return _PRIOR.get(bucket, UNKNOWN_AGREEMENT)
+        return STATIC_AGREEMENT.get(drafter.removesuffix(SAMPLED), UNKNOWN_AGREEMENT)
+    return (_SAMPLED_PRIOR if drafter.endswith(SAMPLED) else _PRIOR).get(bucket, UNKNOWN_AGREEMENT)

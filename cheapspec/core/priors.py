@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from cheapspec.core.acceptance import DraftToken
-from cheapspec.core.estimate import UNKNOWN_AGREEMENT, Delta, Estimates, bucket_of
+from cheapspec.core.estimate import SAMPLED, UNKNOWN_AGREEMENT, Delta, Estimates, bucket_of
 
 __all__ = ["CERTAIN", "SHAPE", "Outlook", "RequestRates", "survival"]
 
@@ -90,13 +90,17 @@ class _Belief:
 
 @dataclass(slots=True)
 class RequestRates:
-    """The beliefs of one request. ``estimates``: what was known of its workload when it began."""
+    """The beliefs of one request. ``estimates``: what was known of its workload when it began. ``sampled``: the
+    target samples.
+    """
 
     estimates: Estimates = field(default_factory=Estimates)
+    sampled: bool = False
     _beliefs: dict[str, _Belief] = field(default_factory=dict[str, _Belief])
 
     def outlook(self, tokens: Sequence[DraftToken], drafter: str, *, static: bool = False) -> Outlook:
         """What to plan with for this draft."""
+        drafter = self._known_as(drafter)
         belief = self._belief(drafter, static)
         agreements = self._agreements(drafter, [token.logprob for token in tokens], static)
         return Outlook(agreements, self.estimates.end_rate(drafter), belief.shape, belief.rate)
@@ -112,12 +116,15 @@ class RequestRates:
         ended: bool | None = None,
     ) -> Delta:
         """Take in a round (arguments: :meth:`Estimates.observe`) and say what it adds to the counts."""
-        looked = logprobs[: accepted + missed]
+        drafter, looked = self._known_as(drafter), logprobs[: accepted + missed]
         missed = missed and len(looked) > accepted
         if looked:
             hazards = Outlook(self._agreements(drafter, looked, static)).hazards
             self._belief(drafter, static).see(hazards, missed)
         return self.estimates.observe(drafter, looked, accepted, missed=missed, static=static, ended=ended)
+
+    def _known_as(self, drafter: str) -> str:
+        return drafter + SAMPLED if self.sampled else drafter
 
     def _agreements(self, drafter: str, logprobs: Sequence[float | None], static: bool) -> tuple[float, ...]:
         """At θ = 1, such that the average over the prior of θ is the estimates' rate."""

@@ -43,7 +43,8 @@ class Turn:
         self.tally = tally
         self.started = at
         self.calls = Calls(at)
-        self.rates = RequestRates(estimates or Estimates())
+        sampled = request.sampling is not None and not request.sampling.greedy
+        self.rates = RequestRates(estimates or Estimates(), sampled)
         self.context = Context()
         self.outlet = Outlet(request.stops)
         self.owed = Usage(estimated=True)
@@ -100,12 +101,16 @@ class Turn:
         """Before a hand-off by text: forget what was verified beyond the last safe edge, and return it."""
         text = self.context.text
         cut = safe_cut(text)
-        kept = [number for number, end in enumerate(self._ends, 1) if end is not None and end <= cut]
-        proportional = round(self.context.tokens * cut / max(len(text), 1))  # nobody said where tokens end
-        self.context = replace(self.context, text=text[:cut], tokens=max(kept, default=proportional))
+        self.context = replace(self.context, text=text[:cut], tokens=self._tokens_to(cut))
         del self._ends[self.context.tokens :]
         self._pending.clear()
         return text[cut:]
+
+    def _tokens_to(self, cut: int) -> int:
+        """Verified tokens up to an offset of the text."""
+        kept = [number for number, end in enumerate(self._ends, 1) if end is not None and end <= cut]
+        proportional = round(self.context.tokens * cut / max(len(self.context.text), 1))  # nobody said where they end
+        return max(kept, default=proportional)
 
     def _feed(self, length: int) -> Steps[None]:
         while self._pending and length > 0:
@@ -122,6 +127,14 @@ class Turn:
         yield from self.outlet.feed(text, source)
 
     # --- money -------------------------------------------------------------------------------
+
+    def tell(self) -> None:
+        """Into the tally: what of the direct call's bill is certain."""
+        context = self.context
+        self.tally.known_prompt_tokens = context.prompt_tokens
+        self.tally.known_reply_tokens = (
+            context.tokens if context.ids is not None else self._tokens_to(safe_cut(context.text))
+        )
 
     def owe(self, more_input: int, output: int) -> None:
         """A billed call shows the context and ``more_input`` tokens, and has given ``output`` so far."""

@@ -101,6 +101,17 @@ def test_what_a_workload_has_shown_replaces_the_prior() -> None:
     assert outlook.end > 0.95
 
 
+def test_where_the_target_samples_drafts_are_believed_less_and_counted_apart() -> None:
+    """A draw agrees about as often as the draft's own probability says; what it shows is no argmax's business."""
+    half, sure = [DraftToken("x", math.log(0.75))], [DraftToken("x", math.log(0.93))]
+    drawn = RequestRates(sampled=True)
+    assert survival(drawn.outlook(half, "m"))[0] == pytest.approx(0.75)
+    assert survival(drawn.outlook(sure, "m"))[0] < survival(RequestRates().outlook(sure, "m"))[0]
+    assert set(drawn.learn("m", [math.log(0.75)], 1, missed=False)) == {("m (sampled)", "0.7")}
+    static = survival(drawn.outlook(half, "lookup", static=True))[0]
+    assert static == pytest.approx(STATIC_AGREEMENT["lookup"])
+
+
 def test_nothing_looked_at_teaches_nothing() -> None:
     """A round of which nothing was confirmed or refused leaves belief and counts alone."""
     rates = RequestRates()
