@@ -2,22 +2,28 @@
 
 Rules
 -----
-* Every account (all requests, a session, a workload) keeps a balance: the stated ``seed``, plus, for each
-  settled request, (1 + share) × its baseline − what was paid for it.
-* A step is admitted only if *every* account it belongs to can bear its worst case on top of the worst cases
-  still open. Settling replaces a worst case by the truth. So, at any moment::
+* Every account (all requests, a session, a workload) keeps a balance: for each settled request, (1 + share) × its
+  baseline − what was paid for it. The stated ``seed`` may be lost on top.
+* A request under way *holds* the most that it may still turn out to have lost (:func:`at_risk`). A step is admitted only
+  if every account of the request bears the new hold in the place of the old one, on top of what the others hold.
+  Settling replaces the hold by the truth. So, at any moment::
 
-      paid ≤ (1 + share) × baseline of the settled requests + seed + worst cases that came true
+      paid + holds ≤ (1 + share) × baseline + seed        of the settled requests
 
-  where the last are within what had been admitted: traffic on which speculation never helps costs at most
-  ``1 + share`` times the baseline plus the seed, by construction.
-* The balance never rises above the seed plus a cap (ten times the seed by default): old luck cannot pay for
-  a long run of losses.
-* A request whose baseline or price turns out to be unknown is settled at its worst case.
+  and traffic on which speculation never helps costs at most ``1 + share`` times the baseline plus the seed, by
+  construction.
+* What savings may be lost again is *capped* (ten times the seed by default): old luck cannot pay for a long run of
+  losses.
+* A request whose baseline or price turns out to be unknown is settled at what it holds.
 
-A worst case is what a step may cost *on top of* the baseline: its scoring call uncached, the hand-off's
-context read again uncached, and one call that may have been billed though it broke. The reply's own output
-tokens are in the baseline too and are not counted.
+What a step may lose: all that was paid so far, its scoring call uncached, the hand-off's reading uncached, writing the
+cache at its surcharge, *less* the part of the request's own baseline that is certain by now (its prompt as the direct
+call would have read it, its verified tokens). A reply of which nothing was shown may still go direct: then all that was
+paid is lost. The tokens that the target writes are in the baseline too and are not counted.
+
+A call that broke and may have been billed is in what was paid. Scoring is never repeated; a hand-off that broke is,
+and its second reading is *not* held beforehand: the target alone, broken off at the same token, would have been sent
+its prompt and paid all tokens again, which is more. It is settled as what it cost, and later steps must earn it.
 
 Everything is ``Decimal`` dollars; nothing here is locked (the driver locks).
 """
@@ -31,20 +37,23 @@ from decimal import Decimal
 
 from cheapspec.core.money import Prices
 
-__all__ = ["Allowance", "Hold", "worst_case"]
+__all__ = ["CAP", "Allowance", "Hold", "at_risk", "change", "worst_case"]
 
-_CAP = 10  # times the seed
+CAP = 10
+"""Savings that may be lost again, in seeds."""
+
+_MILLION = Decimal(1_000_000)
 
 
 @dataclass(slots=True)
 class _Account:
-    balance: Decimal
+    balance: Decimal = Decimal(0)
     open: Decimal = Decimal(0)
 
 
 @dataclass(slots=True)
 class Hold:
-    """Worst cases reserved for one request, in these accounts."""
+    """What one request may still lose, in these accounts."""
 
     accounts: tuple[_Account, ...]
     worst: Decimal = Decimal(0)
@@ -61,9 +70,9 @@ class Allowance:
     def __init__(self, share: Decimal, seed: Decimal, cap: Decimal | None = None, limit: int = 1000) -> None:
         self._share = share
         self._seed = seed
-        self._most = seed + (seed * _CAP if cap is None else cap)
+        self._cap = seed * CAP if cap is None else cap
         self._limit = limit
-        self._all = _Account(seed)
+        self._all = _Account()
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
 
     def hold(self, keys: Sequence[str] = ()) -> Hold:
@@ -71,45 +80,90 @@ class Allowance:
         return Hold((self._all, *(self._account(key) for key in keys)))
 
     def admit(self, hold: Hold, worst: Decimal) -> bool:
-        """Reserve a step's worst case on top of what the request already holds, if every account bears it."""
-        if any(account.balance - account.open < worst for account in hold.accounts):
+        """Let the request hold ``worst`` in the place of what it holds, if every account bears it. What is not more
+        than it holds already, no account need bear.
+        """
+        more = worst - hold.worst
+        if more > 0 and any(self._left(account) < more for account in hold.accounts):
             return False
-        hold.worst += worst
+        hold.worst = worst
         for account in hold.accounts:
-            account.open += worst
+            account.open += more
         return True
 
     def settle(self, hold: Hold, paid: Decimal | None, baseline: Decimal | None) -> None:
-        """A request is over (direct ones too: they add their share). Unknown money counts as the worst case."""
+        """A request is over (direct ones too: they add their share). Unknown money counts as what it holds."""
+        told = change(paid, baseline, self._share)
         for account in hold.accounts:
             account.open -= hold.worst
-            if paid is None or baseline is None:
-                account.balance -= hold.worst
-            else:
-                account.balance = min(self._most, account.balance + (1 + self._share) * baseline - paid)
+            made = account.balance + (-hold.worst if told is None else told)
+            account.balance = min(made, max(self._cap, account.balance))
         hold.worst = Decimal(0)
 
     def headroom(self, keys: Sequence[str] = ()) -> Decimal:
-        """Dollars that the next step may risk at most."""
-        return min(account.balance - account.open for account in self.hold(keys).accounts)
+        """Dollars that the next request may risk at most."""
+        return self.left(self.hold(keys))
+
+    def left(self, hold: Hold) -> Decimal:
+        """Dollars that this request may hold at most."""
+        return min(self._left(account) for account in hold.accounts) + hold.worst
+
+    def _left(self, account: _Account) -> Decimal:
+        return account.balance + self._seed - account.open
 
     def _account(self, key: str) -> _Account:
-        account = self._accounts.setdefault(key, _Account(self._seed))
+        account = self._accounts.setdefault(key, _Account())
         self._accounts.move_to_end(key)
         while len(self._accounts) > self._limit:
             self._accounts.popitem(last=False)
         return account
 
 
-def worst_case(prices: Prices, context_tokens: int, draft_tokens: int, *, first: bool, forced: bool = False) -> Decimal:
-    """Dollars that scoring ``draft_tokens`` after ``context_tokens`` may cost on top of the baseline.
+def change(paid: Decimal | None, baseline: Decimal | None, share: Decimal) -> Decimal | None:
+    """What a settled request does to the balance of its accounts; ``None``: not known."""
+    return None if paid is None or baseline is None else (1 + share) * baseline - paid
 
-    Everything is read uncached and written to the cache at its surcharge; one token is generated; the call may
-    have to be paid twice. ``first``: the hand-off, which reads it all again, is counted once, with the first
-    round. ``forced``: the target generates the draft, at output price.
+
+def at_risk(
+    prices: Prices,
+    context_tokens: int,
+    draft_tokens: int,
+    *,
+    spent: Decimal = Decimal(0),
+    sure: Decimal = Decimal(0),
+    prompt_tokens: int | None = None,
+    restartable: bool = True,
+    forced: bool = False,
+    draws: int = 0,
+) -> Decimal | None:
+    """Dollars that a request may have lost in the end if ``draft_tokens`` are scored now after ``context_tokens``.
+
+    Never negative. ``spent``: paid for it so far. ``sure``: the part of its baseline that is certain.
+    ``restartable``: it may still go direct, whatever was verified. ``forced``: the target generates the draft, at
+    output price. ``draws``: single tokens that the target may be asked for after the round. ``prompt_tokens``: the
+    least that the prompt may be, if not ``context_tokens``. ``None``: there is no bound, as prices change with the
+    length of the input somewhere between the two calls.
     """
-    per_input = max(prices.input, prices.cache_write or prices.input) / 1_000_000
-    per_output = prices.output / 1_000_000
-    read = (context_tokens + draft_tokens + 1) * per_input
-    scoring = read + per_output * (draft_tokens + 1 if forced else 1) + prices.request
-    return 2 * scoring + (read + prices.request if first else draft_tokens * per_input)
+    known = context_tokens if prompt_tokens is None else prompt_tokens
+    if prices.at(context_tokens + draft_tokens + 1 + draws) != prices.at(known):
+        return None
+
+    def most(*, first: bool) -> Decimal:
+        return spent + worst_case(prices, context_tokens, draft_tokens, first=first, forced=forced, draws=draws)
+
+    return max(most(first=True) - sure, most(first=False) if restartable else Decimal(0), Decimal(0))
+
+
+def worst_case(
+    prices: Prices, context_tokens: int, draft_tokens: int, *, first: bool, forced: bool = False, draws: int = 0
+) -> Decimal:
+    """Dollars that scoring ``draft_tokens`` after ``context_tokens`` costs at most, everything read uncached and written
+    to the cache at its surcharge. ``first``: the hand-off's reading is counted too. ``forced``, ``draws``: as
+    :func:`at_risk`.
+    """
+    read_tokens = context_tokens + draft_tokens + 1 + draws
+    stepped = prices.at(read_tokens)
+    per_input = max(stepped.input, stepped.cache_write or stepped.input, stepped.cached_input or stepped.input)
+    read = read_tokens * per_input / _MILLION + stepped.request
+    written = (draft_tokens + 1 if forced else 1) + draws
+    return (1 + draws + first) * read + written * stepped.output / _MILLION

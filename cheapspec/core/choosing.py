@@ -8,20 +8,25 @@ Rules
   tokens it is surest of, whose end holds too.
   If even that does not pay, or does not clearly beat the best draft at hand, nobody waits for it. Where the
   objective is latency the time of drafting counts.
-* A step needs more than a plan: time that is left (``Policy.latest``), and the allowance's leave.
+* A step needs more than a plan: time that is left (``Policy.latest``), and the allowance's leave (``Risk``).
 * With fixed ``draft_tokens`` nothing is planned: the first drafter with anything to propose is scored.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from cheapspec.core.acceptance import DraftToken
-from cheapspec.core.allowance import worst_case
+from cheapspec.core.allowance import at_risk
+from cheapspec.core.calls import Steps
+from cheapspec.core.counting import input_bound, size_of, token_bound
 from cheapspec.core.drafting import Draft
-from cheapspec.core.effects import GoDirect
+from cheapspec.core.effects import GoDirect, Risk, Risked
+from cheapspec.core.fetching import LONGEST
 from cheapspec.core.planner import Decision, plan
 from cheapspec.core.priors import Outlook
 from cheapspec.core.speed import seconds_context, seconds_rates
@@ -84,13 +89,19 @@ class Chooser:
         outlook = replace(self._turn.rates.outlook(sure, drafter), end=1.0)
         return self._plan(sure, drafter, outlook, finished=True, static=False)
 
-    def refused(self, draft_tokens: int) -> GoDirect | None:
+    def refused(self, draft: Draft, draft_tokens: int) -> Steps[GoDirect | None]:
         """Why this step is not taken: the time is over, or the allowance cannot bear its worst case."""
         if self.late():
             return GoDirect("latency", "the time that speculating may add is over")
-        if not self._permitted(draft_tokens):
-            return GoDirect("allowance", "speculation has used up what it may lose")
-        return None
+        if self._job.permit is None or self._job.prices is None or self._job.policy.draft_tokens is not None:
+            return None  # with a fixed K, or without a price, nobody asks it
+        worst = self._at_risk(draft, draft_tokens)
+        if worst is None:
+            return GoDirect("allowance", "what this step may cost has no bound")
+        answer = yield Risk(worst)
+        if isinstance(answer, Risked) and answer.granted:
+            return None
+        return GoDirect("allowance", "speculation has used up what it may lose")
 
     def late(self) -> bool:
         """Speculating ends now, or has."""
@@ -126,14 +137,40 @@ class Chooser:
             rates=rates,
         )
 
-    def _permitted(self, draft_tokens: int) -> bool:
-        """Can the allowance bear this step's worst case? With a fixed K, or without a price, nobody asks it."""
-        permit, prices, policy = self._job.permit, self._job.prices, self._job.policy
-        if permit is None or prices is None or policy.draft_tokens is not None:
-            return True
-        forced = not self._job.target.can_score and not policy.simulate_scoring
-        first, context = self._job.tally.rounds == 0, self.context_tokens()
-        return permit.admit(worst_case(prices, context, draft_tokens, first=first, forced=forced))
+    def _at_risk(self, draft: Draft, draft_tokens: int) -> Decimal | None:
+        """What the request may have lost in the end, if this is scored; ``None``: there is no bound. Where the target's
+        count is not known, a bound of it is taken.
+        """
+        job, turn, tally = self._job, self._turn, self._job.tally
+        assert job.prices is not None
+        turn.tell()
+        known = turn.context.prompt_tokens
+        body = json.dumps(job.request.body, ensure_ascii=False, separators=(",", ":"))
+        prompt = input_bound(job.request.body, size_of(body)) if known is None else known
+        scored = draft.head(draft_tokens)
+        count = max(draft_tokens, token_bound(scored.text)) if draft.static else draft_tokens
+        spent = tally.spent(job.prices)
+        worst = Decimal(0)
+        tiers = [job.prices.of_tier(tally.tier), job.prices]  # another tier may serve it than was asked for
+        for prices in tiers:
+            sure = tally.sure(prices, prompt)
+            if prices is None or spent is None or sure is None:
+                return None
+            told = at_risk(
+                prices,
+                prompt + turn.context.tokens,
+                count,
+                spent=spent,
+                sure=sure,
+                prompt_tokens=prompt if known is None else known,
+                restartable=turn.restartable(),
+                forced=not job.target.can_score and not job.policy.simulate_scoring,
+                draws=LONGEST if job.request.samples else 0,
+            )
+            if told is None:
+                return None
+            worst = max(worst, told)
+        return worst
 
     def context_tokens(self) -> int:
         """Prompt and verified reply. A text route tells the prompt's length only with its first score: until

@@ -22,9 +22,11 @@ from cheapspec.core.sampling import Draws, Sampler
 from cheapspec.core.turn import Turn
 from cheapspec.core.untyped import as_mapping
 
-__all__ = ["fetch"]
+__all__ = ["LONGEST", "fetch"]
 
-_LONGEST = 4  # tokens of one character at most: a token is at least one byte
+LONGEST = 4
+"""Tokens of one character at most: a token is at least one byte of UTF-8."""
+
 _HALF = "\ufffd"
 _NO_SCORE = Score((), (), None, Usage())
 
@@ -80,7 +82,7 @@ def _add(turn: Turn, target: SamplingTarget, drawn: Drawn, draws: Draws) -> Step
         context = task.value
         if isinstance(context, Unusable):
             return context
-        whole = not context.text.endswith(_HALF) or len(ids) >= _LONGEST
+        whole = not context.text.endswith(_HALF) or len(ids) >= LONGEST
         if whole or ended or len(ids) == room:
             break
         inside = replace(base, ids=(*(base.ids or ()), *ids), tokens=base.tokens + len(ids))

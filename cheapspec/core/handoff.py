@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from cheapspec.core.calls import Steps, StreamTask
 from cheapspec.core.effects import GoDirect, Note, Side, Source, Usage
 from cheapspec.core.ports import Context, NoDraft, Target, TargetPiece
+from cheapspec.core.sampling import SeededDraws
 from cheapspec.core.text import join_continuation, may_repeat
 from cheapspec.core.turn import Turn
 
@@ -81,7 +82,7 @@ def hand_off(turn: Turn, target: Target) -> Steps[None]:
     earlier: _Trouble | None = None
     while True:
         before = turn.context.tokens
-        trouble = yield from _Relay(turn, target, lost).run()
+        trouble = yield from _Relay(turn, target, lost, again=earlier is not None).run()
         if trouble is None:
             return
         if trouble.exhausted:
@@ -106,7 +107,7 @@ def hand_off(turn: Turn, target: Target) -> Steps[None]:
 class _Relay:
     """One continuing call, piece by piece to the caller."""
 
-    def __init__(self, turn: Turn, target: Target, lost: str) -> None:
+    def __init__(self, turn: Turn, target: Target, lost: str, *, again: bool = False) -> None:
         self.turn = turn
         self.target = target
         self.base = turn.context
@@ -114,6 +115,11 @@ class _Relay:
         if turn.outlet.holding:
             body = {name: value for name, value in turn.request.body.items() if name != "stop"}
             self.request = replace(turn.request, stops=(), body=body)
+        seed = turn.request.body.get("seed")
+        if again and turn.request.samples and seed is not None:
+            # The server would draw the noise of the first call's beginning once more.
+            fresh = SeededDraws(seed, given=True).seed(self.base.tokens, 0)
+            self.request = replace(self.request, body={**self.request.body, "seed": fresh})
         self.seam = _Seam(turn.context.text if turn.context.ids is None else "", lost)
         self.text = ""
         self.received = 0  # tokens that have arrived
@@ -159,6 +165,7 @@ class _Relay:
             self.received += _tokens(piece)
             self.usage = piece.usage or self.usage
         self.turn.owe(0, self.received)
+        self.turn.tally.known_reply_tokens = self.base.tokens + self.received
         self.turn.owed = self.usage or self.turn.owed
 
     def _over(self) -> bool:

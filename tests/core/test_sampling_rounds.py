@@ -271,3 +271,28 @@ def test_lenience_above_temperature_0_counts_what_the_draw_would_have_changed() 
     assert all(tally.lenient_tokens == 0 for tally in exact)
     assert sum(tally.lenient_tokens for tally in loose) > 10
     assert sum(tally.accepted_tokens for tally in loose) > sum(tally.accepted_tokens for tally in exact)
+
+
+def test_a_hand_off_that_is_taken_up_again_has_a_seed_of_its_own() -> None:
+    """With the caller's seed once more the server would repeat the noise of the first call's beginning."""
+    seeds: list[list[Any]] = []
+
+    class Cut(SampledTarget):
+        def continue_(self, request: Request, context: Context, max_tokens: int | None) -> Any:
+            seeds[-1].append(request.body.get("seed"))
+            return super().continue_(request, context, max_tokens)
+
+        def answer(self, start: Start) -> Answer:
+            told = super().answer(start)
+            again = start.request.path == "scripted/continue" and len(seeds[-1]) == 1
+            return [line for line in told if b"end" not in line][:2] if again else told  # type: ignore[union-attr]
+
+    for number in range(20):
+        seeds.append([])
+        asking = question(12)
+        asking = replace(asking, body={**asking.body, "seed": 41})
+        played, _ = asked_with(number, 1, target=Cut(TinyModel(1), chance=Seeded(number)), request=asking)
+        assert played.finish is not None
+    assert any(len(found) == 2 for found in seeds)
+    for found in seeds:
+        assert found[:1] in ([], [41]) and 41 not in found[1:] and len(set(found)) == len(found)
