@@ -19,6 +19,7 @@ from cheapspec.core.estimate import (
     UNKNOWN_AGREEMENT,
     Count,
     Estimates,
+    EstimateTable,
     bucket_of,
     calibration_error,
     merge,
@@ -107,3 +108,16 @@ def test_the_calibration_error_is_the_weighted_distance_of_forecast_and_fact() -
     counts = [Count(30, 27, 24), Count(10, 2, 5), Count()]
     assert calibration_error(counts) == pytest.approx((3 + 3) / 40)
     assert calibration_error([Count()]) is None
+
+
+def test_a_table_keeps_workloads_apart_and_together() -> None:
+    """What one workload shows is known of it, and of all of the target's together; the oldest make room."""
+    key: tuple[str, str] = ("m", "0.9")
+    table = EstimateTable([("t", "one", *key, Count(4, 3, 3.9))], most=4)
+    table.add_estimates("t", "two", {key: Count(2, 0, 1.9)})
+    assert table.estimates("t", "one") == {key: Count(4, 3, 3.9)}
+    assert table.estimates("t")[key].trials == pytest.approx(6, rel=0.01)
+    assert [row[:4] for row in table.rows()] == [("t", "one", *key), ("t", "two", *key)]
+    for number in range(9):
+        table.add_estimates("t", f"w{number}", {key: Count(1, 1, 1)})
+    assert table.estimates("t", "one") == {} != table.estimates("t", "w8")

@@ -153,6 +153,12 @@ def test_a_change_inside_a_line_is_followed_word_by_word() -> None:
     assert rest_by_lines(text, "first line\ninserted\nthe height", realign) == " of a box\nlast\n"
 
 
+def test_more_new_lines_than_the_text_has_left_are_an_insertion() -> None:
+    """They cannot all have replaced something."""
+    text = "first line\nthe width of a box\n"
+    assert rest_by_lines(text, "first line\nsome\nmore\nthe height", realign) == " of a box\n"
+
+
 def test_text_of_one_line_is_not_for_lines() -> None:
     """Prose without line ends is found by its last words instead."""
     assert rest_by_lines("all in one line", "all in two", realign) == ""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from engine_kit import asked
 
+from cheapspec.core.acceptance import DraftToken
+from cheapspec.core.drafting import Draft
 from cheapspec.core.effects import Emit, Finish, HttpRequest, Note, Side, Source, Start, Usage
 from cheapspec.core.ports import Context
+from cheapspec.core.request import Sampling
 from cheapspec.core.tally import Tally
 from cheapspec.core.turn import Turn
 
@@ -123,3 +127,15 @@ def test_a_billed_call_is_booked_once() -> None:
     call(False)
     assert list(turn.book()) == []
     assert turn.tally.usages == [Usage(9, 1), Usage(7, 1, estimated=True)]
+
+
+def test_what_a_round_shows_of_a_draft_is_noted() -> None:
+    """Whole tokens up to the verified character hold; one that was cut there, or never judged, teaches nothing."""
+    draft = Draft((DraftToken("ab", -0.01), DraftToken("cd", -0.01), DraftToken("ef", -0.01)), "d")
+    [note] = turn_of().learn(draft, 3, missed=True)
+    assert isinstance(note, Note) and note.kind == "estimates"
+    assert {(drafter, seen.trials, seen.hits) for (drafter, _), seen in note.data["delta"].items()} == {("d", 2, 1)}
+    assert list(turn_of().learn(draft, 0, missed=False)) == []
+    sampled = replace(asked(), sampling=Sampling(1.0, 1.0))
+    [drawn] = Turn(sampled, Tally(), 0.0).learn(draft, 2, missed=False)
+    assert isinstance(drawn, Note) and {drafter for drafter, _ in drawn.data["delta"]} == {"d (sampled)"}
