@@ -89,7 +89,7 @@ def _drafts(drafters: list[Mapping[str, Any]]) -> list[tuple[Text, Text]]:
         else:
             state = "answers and has the model" if one["host"] else "is on this machine"
         version = f" (version {one['version']})" if one["version"] else ""
-        host = f" at {one['host']}" if one["host"] else ""
+        host = f" at {one['host']}" if one["host"] and one["host"] not in one["drafter"] else ""
         rows.append((_mark(good), Text.assemble((one["drafter"], "bold"), (host, "dim"), f" {state}{version}")))
         if one["has_model"] is False and one["models"]:
             rows.append((Text(" "), Text(f"it has {', '.join(one['models'][:12])}", "dim")))
