@@ -3,9 +3,9 @@
 One prompt is asked :data:`SAMPLES` times of the target alone and as often through cheapspec, with a prediction as the
 draft and seeds 0, 1, 2, … on both sides. Replies are three tokens long: one or two that are drafted, the
 correction, bonus or fetched token after them, and what is handed off. The two samples are compared by Pearson's
-χ² test of homogeneity over the replies seen often enough (:data:`LEAST` in both samples together) and the rest; the
-test fails below :data:`THRESHOLD`. With fixed seeds it gives the same answer every time. The proof is in
-``tests/core/test_sampling_exact.py``; this looks at what engines really do.
+χ² test of homogeneity over the replies seen often enough (:data:`LEAST` in both samples together), the others sorted by
+their first and last characters; the test fails below :data:`THRESHOLD`. With fixed seeds it gives the same answer every
+time. The proof is in ``tests/core/test_sampling_exact.py``; this looks at what engines really do.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SAMPLES = 200
 THRESHOLD = 0.001
 LEAST = 10
 
-QUESTION = "Name a colour. Answer with one word."
+QUESTION = "Write the numbers from one to six as words, separated by commas."
 PLAIN = {"top_k": 0, "min_p": 0}
 
 
@@ -101,10 +101,15 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 
 def homogeneity(one: Counter[Any], other: Counter[Any]) -> tuple[float, int]:
     """p of Pearson's test that two samples are of one distribution, and its degrees of freedom."""
-    named = [key for key in one | other if one[key] + other[key] >= LEAST]
-    rest = [sum(sample.values()) - sum(sample[key] for key in named) for sample in (one, other)]
-    table = [[sample[key] for key in named] + [left] for sample, left in zip((one, other), rest, strict=True)]
-    columns = [column for column in zip(*table, strict=True) if sum(column)]
+    named = {key for key in one | other if one[key] + other[key] >= LEAST}
+    sorted_in = [Counter[Any](), Counter[Any]()]
+    for sample, into in zip((one, other), sorted_in, strict=True):
+        for key, count in sample.items():
+            into[key if key in named else kind(key)] += count
+    seen_in = [[into[key] for into in sorted_in] for key in sorted_in[0] | sorted_in[1]]
+    large = [column for column in seen_in if sum(column) >= LEAST]
+    small = [sum(row) for row in zip(*(column for column in seen_in if sum(column) < LEAST), strict=True)]
+    columns = [*large, small] if sum(small) else large
     totals = [sum(sample.values()) for sample in (one, other)]
     statistic = 0.0
     for column in columns:
@@ -112,6 +117,14 @@ def homogeneity(one: Counter[Any], other: Counter[Any]) -> tuple[float, int]:
             expected = sum(column) * total / sum(totals)
             statistic += (seen - expected) ** 2 / expected
     return survival(statistic, len(columns) - 1), len(columns) - 1
+
+
+def kind(reply: tuple[str, str]) -> tuple[str, ...]:
+    """A coarse class of replies: how it ends, whether it begins with a capital, and what its last character is."""
+    text, finish = reply
+    last = text[-1:]
+    ends = "letter" if last.isalpha() else "comma" if last == "," else "other"
+    return finish, "capital" if text[:1].isupper() else "small" if text[:1].islower() else "sign", ends
 
 
 def survival(statistic: float, freedom: int) -> float:
@@ -128,20 +141,24 @@ def survival(statistic: float, freedom: int) -> float:
     return total
 
 
+def counted(yes: int, no: int) -> Counter[tuple[str, str]]:
+    return Counter({("Yes", "stop"): yes, ("No", "stop"): no})
+
+
 def test_the_tail_of_chi_squared_is_right() -> None:
     """Against printed values (Abramowitz & Stegun, table 26.8)."""
     for statistic, freedom, want in ((3.84146, 1, 0.05), (5.99146, 2, 0.05), (11.3449, 3, 0.01), (18.4668, 4, 0.001)):
         assert survival(statistic, freedom) == pytest.approx(want, rel=1e-4)
-    assert homogeneity(Counter(a=90, b=10), Counter(a=10, b=90))[0] < 1e-9
-    assert homogeneity(Counter(a=50, b=50), Counter(a=52, b=48))[0] > 0.5
+    assert homogeneity(counted(90, 10), counted(10, 90))[0] < 1e-9
+    assert homogeneity(counted(50, 50), counted(52, 48))[0] > 0.5
 
 
 @pytest.mark.parametrize(
     ("shaping", "guess"),
     [
-        ({"temperature": 1, "top_p": 1}, "The colour is"),
-        ({"temperature": 0.7, "top_p": 0.8}, "The colour is"),
-        ({"temperature": 0.6, "top_p": 1}, "Blue is a colour"),
+        ({"temperature": 1, "top_p": 1}, "One, two, three"),
+        ({"temperature": 0.7, "top_p": 0.8}, "One, two, three"),
+        ({"temperature": 0.6, "top_p": 1}, "1, 2, 3"),
     ],
     ids=["whole", "nucleus", "cool"],
 )
@@ -167,7 +184,7 @@ def test_replies_are_distributed_as_the_targets_own(place: Place, shaping: dict[
 
 def test_a_seed_gives_the_same_reply_again(place: Place) -> None:
     """The same request with the same seed, drafted in the same way, is answered in the same way."""
-    runs = [[place.ours("The colour is", 1, first=seed) for seed in range(12)] for _ in range(2)]
+    runs = [[place.ours("One, two, three", 1, first=seed) for seed in range(12)] for _ in range(2)]
     both = [pair for pair in zip(*runs, strict=True) if all(one.told[0].decision == "speculate" for one in pair)]
     assert len(both) >= 6
     assert all(once.replies == again.replies for once, again in both)
