@@ -19,6 +19,7 @@ from cheapspec.core.acceptance import (
     verify_greedy,
     verify_stochastic,
 )
+from cheapspec.core.alternatives import Plan
 from cheapspec.core.info import Info
 from cheapspec.core.rules import Lenient
 from cheapspec.doors import Session, info
@@ -87,6 +88,7 @@ __all__ = [
     "LedgerError",
     "Lenient",
     "OpenAI",
+    "Plan",
     "PriceUnknownError",
     "Report",
     "Session",

@@ -12,6 +12,7 @@ loop that opened them (:mod:`cheapspec.connections`).
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 from collections.abc import Mapping
@@ -21,8 +22,10 @@ import httpx2
 import openai
 
 from cheapspec.connections import Connections
+from cheapspec.core.alternatives import Plan
 from cheapspec.doors import Session, Shared
 from cheapspec.drive import aio, sync
+from cheapspec.drive.explaining import explain
 from cheapspec.drive.outcome import TargetFailed
 from cheapspec.ledger.budgets import Budget
 from cheapspec.options import (
@@ -39,6 +42,7 @@ from cheapspec.options import (
 from cheapspec.report import Report
 from cheapspec.settings import Speculation
 from cheapspec.transport import AsyncTransport, Transport
+from cheapspec.unsent import Unsent, hold, unsent
 
 __all__ = ["AsyncAzureOpenAI", "AsyncOpenAI", "AzureOpenAI", "OpenAI", "OpenAIError"]
 
@@ -103,6 +107,7 @@ class OpenAI(openai.OpenAI):
         self._connections = Connections.of(self._client)
 
     def _send_request(self, request: httpx2.Request, *, stream: bool, **kwargs: Any) -> httpx2.Response:
+        hold(request)
         here = self._connections.here(self, self._client)
         send = functools.partial(cast(Any, super(OpenAI, cast(OpenAI, here)))._send_request, **kwargs)
         if not _ours(request):
@@ -135,6 +140,25 @@ class OpenAI(openai.OpenAI):
         """
         return self._cheapspec.report()
 
+    def explain(self, *, draft: bool = False, reply_tokens: int | None = None, **create: Any) -> Plan:
+        """What would become of ``chat.completions.create(**create)`` (with ``prompt``: of ``completions.create``), with
+        every alternative's expected and worst cost. Nothing is sent to the target and nothing is spent.
+
+        ``draft``: ask the draft hosts for a draft each (locally, on your own machine); without it drafts are assumed to
+        be as such drafts have been. ``reply_tokens``: how long the reply will be, as far as you know; else as long as
+        the longest draft, or 200 tokens.
+
+        :raises SettingsError: ``extra_body`` or headers ask for something unusable.
+        :raises TypeError: ``create`` would raise it too.
+        """
+        resource: Any = self.completions if "prompt" in create else self.chat.completions
+        try:
+            with unsent():
+                resource.create(**create)
+        except Unsent as held:
+            return explain(self._cheapspec.runtime, held.request, draft=draft, reply_tokens=reply_tokens)
+        raise AssertionError("a request was sent that should have been held back")
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Locks and connections cannot be copied: a deep copy is a :meth:`copy`."""
         return self.copy()
@@ -156,6 +180,7 @@ class AsyncOpenAI(openai.AsyncOpenAI):
         self._connections = Connections.of(self._client)
 
     async def _send_request(self, request: httpx2.Request, *, stream: bool, **kwargs: Any) -> httpx2.Response:
+        hold(request)
         here = await self._connections.here_async(self, self._client)
         send = functools.partial(cast(Any, super(AsyncOpenAI, cast(AsyncOpenAI, here)))._send_request, **kwargs)
         if not _ours(request):
@@ -187,6 +212,26 @@ class AsyncOpenAI(openai.AsyncOpenAI):
         :raises LedgerError: the ledger is off, or cannot be read.
         """
         return self._cheapspec.report()
+
+    async def explain(self, *, draft: bool = False, reply_tokens: int | None = None, **create: Any) -> Plan:
+        """What would become of ``chat.completions.create(**create)`` (with ``prompt``: of ``completions.create``), with
+        every alternative's expected and worst cost. Nothing is sent to the target and nothing is spent.
+
+        ``draft``: ask the draft hosts for a draft each (locally, on your own machine); without it drafts are assumed to
+        be as such drafts have been. ``reply_tokens``: how long the reply will be, as far as you know; else as long as
+        the longest draft, or 200 tokens.
+
+        :raises SettingsError: ``extra_body`` or headers ask for something unusable.
+        :raises TypeError: ``create`` would raise it too.
+        """
+        resource: Any = self.completions if "prompt" in create else self.chat.completions
+        try:
+            with unsent():
+                await resource.create(**create)
+        except Unsent as held:
+            made = functools.partial(explain, draft=draft, reply_tokens=reply_tokens)
+            return await asyncio.to_thread(made, self._cheapspec.runtime, held.request)
+        raise AssertionError("a request was sent that should have been held back")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Locks and connections cannot be copied: a deep copy is a :meth:`copy`."""

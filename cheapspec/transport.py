@@ -17,6 +17,7 @@ from cheapspec.doors import Shared
 from cheapspec.drive import aio, sync
 from cheapspec.drive.outcome import TargetFailed
 from cheapspec.settings import Speculation
+from cheapspec.unsent import hold
 
 __all__ = ["AsyncTransport", "Transport"]
 
@@ -55,6 +56,7 @@ class Transport(httpx2.BaseTransport):
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         """Answer one request (httpx2 calls this)."""
+        hold(request)
         runtime = self._shared.runtime
         try:
             return sync.handle(runtime, request, self._send, stream=None, max_retries=self._max_retries)
@@ -92,6 +94,7 @@ class AsyncTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Answer one request (httpx2 calls this)."""
+        hold(request)
         runtime = self._shared.runtime
         try:
             return await aio.handle(runtime, request, self._send, stream=None, max_retries=self._max_retries)

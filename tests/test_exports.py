@@ -17,8 +17,8 @@ MODULES = sorted(
 # fmt: off
 PROMISED = [
     "AsyncAzureOpenAI", "AsyncClient", "AsyncOpenAI", "AzureOpenAI", "Budget", "CapabilityError", "CheapspecError",
-    "Client", "DraftToken", "Info", "LedgerError", "Lenient", "OpenAI", "PriceUnknownError", "Report", "Session",
-    "SettingsError", "Speculation", "TargetLogprob", "VerificationResult", "info", "verify_draft_tokens",
+    "Client", "DraftToken", "Info", "LedgerError", "Lenient", "OpenAI", "Plan", "PriceUnknownError", "Report",
+    "Session", "SettingsError", "Speculation", "TargetLogprob", "VerificationResult", "info", "verify_draft_tokens",
     "verify_greedy", "verify_stochastic",
 ]
 # fmt: on

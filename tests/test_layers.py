@@ -44,7 +44,7 @@ def row(ours: str = "", libraries: str = "", *, pure: bool = False) -> Row:
     return Row(frozenset(ours.split()), frozenset(libraries.split()), pure)
 
 
-PYTHON_DOOR = "client transport options doors module connections pickles"
+PYTHON_DOOR = "client transport options doors module connections pickles unsent"
 FOUNDATION = "errors core backends drive prices ledger report settings embedded"
 TABLE: dict[str, Row] = {
     "errors": row(),
@@ -59,9 +59,10 @@ TABLE: dict[str, Row] = {
     "options": row("errors", "openai httpx2"),
     "connections": row("", "openai httpx2"),
     "pickles": row("", "openai"),
+    "unsent": row("", "openai httpx2"),
     "doors": row(FOUNDATION, "httpx2"),
-    "client": row(FOUNDATION + " connections doors options transport", "openai httpx2 pydantic"),
-    "transport": row(FOUNDATION + " doors options client", "openai httpx2 pydantic"),
+    "client": row(FOUNDATION + " connections doors options transport unsent", "openai httpx2 pydantic"),
+    "transport": row(FOUNDATION + " doors options client unsent", "openai httpx2 pydantic"),
     "bench": row(FOUNDATION + " doors client", "httpx2"),
     "module": row(FOUNDATION + " connections doors client pickles transport", "openai"),
     "proxy": row(FOUNDATION, "starlette uvicorn httpx2 httpcore2 pydantic"),

@@ -1,4 +1,4 @@
-"""The command line: ``cheapspec demo``, ``chat``, ``doctor``, ``report``, ``replay``, ``prices``.
+"""The command line: ``cheapspec demo``, ``chat``, ``plan``, ``doctor``, ``report``, ``replay``, ``prices``.
 
 Exit status: 0 good, 1 found something wrong, 2 misuse.
 """
@@ -65,6 +65,29 @@ def chat(
     from cheapspec.cli.chat import run
 
     raise typer.Exit(run(model, base_url, max_tokens))
+
+
+@app.command()
+def plan(
+    file: Annotated[
+        Path | None, typer.Argument(help="A request's body or messages as JSON, or a text; - or none: standard input.")
+    ] = None,
+    message: Annotated[str | None, typer.Option("--message", "-m", help="The user's message, instead of FILE.")] = None,
+    model: Annotated[str | None, typer.Option(help="Target model.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="Target's API, as for openai (…/v1).")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="The caller's limit.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="The caller's; 0 where nothing says.")] = None,
+    reply_tokens: Annotated[int | None, typer.Option(min=1, help="How long the reply will be, about.")] = None,
+    draft: Annotated[
+        bool, typer.Option("--draft", help="Have a draft written, on your machine, to plan with.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Show what would become of a request, and what each way would cost, before anything is spent."""
+    from cheapspec.cli.plan import Asked, run
+
+    asked = Asked(file, message, model, base_url, max_tokens, temperature, reply_tokens, draft)
+    raise typer.Exit(run(asked, as_json=json))
 
 
 @app.command()

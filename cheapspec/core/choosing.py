@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from cheapspec.core.acceptance import DraftToken
 from cheapspec.core.allowance import at_risk
+from cheapspec.core.assumed import assumed_prompt
 from cheapspec.core.calls import Steps
 from cheapspec.core.counting import input_bound, size_of, token_bound
 from cheapspec.core.drafting import Draft
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from cheapspec.core.engine import Job
 
 __all__ = ["CLEARLY", "Chooser"]
-
-_BYTES_A_TOKEN, _TOKENS_A_MESSAGE = 3, 8
-"""On the long side: English has four to five bytes a token, a chat template some four tokens a message."""
 
 CLEARLY = 1.25
 """What a dream must be worth to be asked for: so many times the best draft at hand."""
@@ -178,9 +176,4 @@ class Chooser:
         """
         context = self._turn.context
         known = context.prompt_tokens
-        return (self._prompt_estimate() if known is None else known) + context.tokens
-
-    def _prompt_estimate(self) -> int:
-        request = self._job.request
-        texts = [request.prompt or "", *(str(message.get("content", "")) for message in request.messages)]
-        return sum(len(text.encode()) // _BYTES_A_TOKEN + _TOKENS_A_MESSAGE for text in texts)
+        return (assumed_prompt(self._job.request) if known is None else known) + context.tokens

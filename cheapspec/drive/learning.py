@@ -76,6 +76,11 @@ class Learning:
         """Seconds of the target's calls; the stated prior before any."""
         return self._targets.get(target, TargetSpeed()).speed
 
+    def measured(self, target: str) -> Speed | None:
+        """The same, ``None`` before any."""
+        seen = self._targets.get(target)
+        return None if seen is None else seen.speed
+
     def draft_seconds(self) -> Mapping[str, float]:
         """Seconds a token, by drafter."""
         return {name: speed.decode for name, speed in list(self._drafts.items())}

@@ -1,0 +1,160 @@
+"""What would become of a request: every way with its cost, before anything is spent.
+
+Rules
+-----
+* Nothing is sent to the target, billed or not, and nothing is written down. Draft hosts are asked only if that is
+  asked for; then each writes one draft.
+* The decision is the one that would be made now (:func:`~cheapspec.drive.admission.decide`). A request that goes
+  direct says why; what scoring would have cost is listed all the same, as not allowed.
+* What is not known yet is assumed, and said so: the length of the reply (:data:`REPLY_TOKENS`, up to the caller's
+  limit), the drafts of models that were not asked (:mod:`cheapspec.core.assumed`), an endpoint that has not been
+  probed (to score, at the price of a prompt computed anew). The prompt is counted as the planner does it, on the long
+  side.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import httpx2
+
+from cheapspec.core.alternatives import Plan, PlanAlternative, Situation, alternatives
+from cheapspec.core.assumed import assumed_draft, assumed_prompt
+from cheapspec.core.drafting import Draft
+from cheapspec.core.estimate import Estimates
+from cheapspec.core.lookup import Prediction
+from cheapspec.core.planner import ContextPrices
+from cheapspec.core.ports import Drafter, NoDraft
+from cheapspec.core.priors import RequestRates
+from cheapspec.core.request import Request
+from cheapspec.drive.admission import Admitted, Refused, context_prices, decide
+from cheapspec.drive.drafts import DraftHosts
+from cheapspec.drive.learning import target_of, workload_of
+from cheapspec.drive.permits import account_keys
+from cheapspec.drive.runtime import Passed, Runtime
+from cheapspec.drive.spending import request_worst
+from cheapspec.drive.state import TargetFacts
+from cheapspec.drive.urls import api_base
+from cheapspec.errors import SettingsError
+
+__all__ = ["REPLY_TOKENS", "explain"]
+
+REPLY_TOKENS = 200
+"""What a reply is assumed to have, where nothing says more."""
+
+_ASSUMED = "of a draft that is assumed, as such drafts have been"
+
+
+def explain(runtime: Runtime, request: httpx2.Request, *, draft: bool = False, reply_tokens: int | None = None) -> Plan:
+    """The plan of a request that is not sent. ``draft``: ask the draft hosts for a draft each. ``reply_tokens``: how
+    long the reply is expected to be; ``None``: as long as the longest draft, or as assumed.
+
+    :raises SettingsError: the request's own settings are unusable.
+    """
+    decided = decide(runtime, request)
+    if isinstance(decided, Refused):
+        raise SettingsError(decided.message)
+    if isinstance(decided, Admitted):
+        return _planned(runtime, decided.passed, decided.job.request, decided.facts, draft, reply_tokens)
+    if decided.parsed is None:
+        return _unread(runtime, decided)
+    facts = runtime.facts_of(decided, time.monotonic())
+    made = _planned(runtime, decided, decided.parsed, facts, draft, reply_tokens)
+    why = f"goes direct, {decided.reason}{f': {decided.detail}' if decided.detail else ''}"
+    ways = [made.alternatives[0], *(_vetoed(one, why) for one in made.alternatives[1:])]
+    return replace(made, chosen="direct", alternatives=tuple(ways), reason=decided.reason, detail=decided.detail)
+
+
+def _vetoed(one: PlanAlternative, why: str) -> PlanAlternative:
+    """A way that would be one otherwise; what speaks against it already stays said."""
+    return replace(one, allowed=False, why=f"{why}; else: {one.why}" if one.allowed else f"{why}; and {one.why}")
+
+
+def _unread(runtime: Runtime, passed: Passed) -> Plan:
+    """What is passed through without having been read: its worst case at most is known."""
+    prices, _ = runtime.prices.lookup(passed.model, api_base(passed.request.url))
+    why = "passed through to the target as it is"
+    alone = PlanAlternative("direct", None, None, 0, None, request_worst(runtime, passed), None, True, why)
+    return Plan("direct", (alone,), prices, ContextPrices(), passed.reason, passed.detail)
+
+
+def _planned(
+    runtime: Runtime, passed: Passed, parsed: Request, facts: TargetFacts, draft: bool, reply_tokens: int | None
+) -> Plan:
+    now, settings, target = time.monotonic(), passed.settings, target_of(passed)
+    prices, _ = runtime.prices.lookup(parsed.model, api_base(passed.request.url))
+    share = runtime.cached_share(passed.request, parsed, now)
+    estimates = runtime.learning.estimates(target, workload_of(settings, parsed))
+    decoding = runtime.learning.draft_seconds()
+    unprobed = facts.target is None and facts.reason == "not_probed"
+    limits = (settings.max_draft_tokens, parsed.max_tokens, reply_tokens)
+    longest = min(limit for limit in limits if limit is not None)
+    drafters = [*([Prediction()] if parsed.prediction is not None else []), *runtime.drafters]
+    drafts, missing = _drafts(drafters, parsed, estimates, longest, reply_tokens, ask=draft)
+    plain = settings.draft_tokens is None
+    speed = runtime.learning.measured(target)
+    situation = Situation(
+        prompt_tokens=assumed_prompt(parsed),
+        prices=prices,
+        context=context_prices(prices, facts, share),
+        reply_tokens=REPLY_TOKENS if reply_tokens is None and not drafts else reply_tokens,
+        limit=parsed.max_tokens,
+        cached_share=share,
+        can_score=unprobed or (facts.target is not None and facts.target.can_score),
+        can_force=facts.target is not None and facts.target.can_force,
+        simulate_scoring=settings.simulate_scoring,
+        rule="exact" if settings.lenient_nats is None else "lenient",
+        headroom=runtime.permits.of(account_keys(settings, parsed)).headroom() if plain else None,
+        speed=runtime.learning.speed(target) if settings.objective == "latency" else speed,
+        draft_decode=max((decoding.get(one.drafter, 0.0) for one in drafts if not one.static), default=0.0),
+        max_added_seconds=settings.max_added_latency,
+        objective=settings.objective,
+        fixed=settings.draft_tokens,
+    )
+    made = alternatives(situation, drafts, RequestRates(estimates))
+    asked = {drafter.name for drafter in drafters} if draft else {one.drafter for one in drafts if one.static}
+    said = [one if one.drafter is None or one.drafter in asked else _assumed(one) for one in made.alternatives]
+    return replace(made, alternatives=(*said, *(_none(situation.rule, name, why) for name, why in missing.items())))
+
+
+def _drafts(
+    drafters: Sequence[Drafter],
+    request: Request,
+    estimates: Estimates,
+    longest: int,
+    reply_tokens: int | None,
+    *,
+    ask: bool,
+) -> tuple[list[Draft], dict[str, NoDraft]]:
+    """What each drafter proposes, or is assumed to; and those that have nothing, with the reason."""
+    drafts: list[Draft] = []
+    missing: dict[str, NoDraft] = {}
+    with DraftHosts() as hosts:
+        for drafter in drafters:
+            given = drafter.propose(request, "", longest)
+            if given is not None:
+                ends = drafter.name == Prediction.name and len(given) < longest
+                found: Draft | NoDraft = Draft(given, drafter.name, "stop" if ends else None, static=True)
+            elif ask:
+                found = hosts.draft(drafter, request, "", longest)
+            else:
+                count = min(longest, REPLY_TOKENS if reply_tokens is None else reply_tokens)
+                drafts.append(assumed_draft(drafter.name, estimates, count, finished=True))
+                continue
+            usable = found if isinstance(found, NoDraft) else found.sendable("")
+            if isinstance(usable, Draft) and usable.tokens:
+                drafts.append(usable)
+            else:
+                missing[drafter.name] = usable if isinstance(usable, NoDraft) else NoDraft("no_draft")
+    return drafts, missing
+
+
+def _assumed(one: PlanAlternative) -> PlanAlternative:
+    return replace(one, why=f"{one.why}, {_ASSUMED}")
+
+
+def _none(rule: str, drafter: str, found: NoDraft) -> PlanAlternative:
+    why = f"{drafter} has nothing to propose at the beginning of the reply"
+    return PlanAlternative("score", rule, drafter, 0, None, None, None, False, found.detail or why)
