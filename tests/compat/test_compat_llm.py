@@ -65,7 +65,7 @@ class Command:
         table = SETTINGS.format(draft_url=pair.draft_url, ledger=self.ledger, model=pair.model)
         config.write_text(table + "".join(f"{name} = {price}\n" for name, price in PRICES.items()))
         self.environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != "CHEAPSPEC_LEDGER"},  # it beats the file
             "PYTHONPATH": str(plugin),
             "LLM_USER_PATH": str(folder),
             "CHEAPSPEC_CONFIG": str(config),
