@@ -53,7 +53,7 @@ def ask_defaults(model: str, facts: Facts) -> Op[Facts]:
 
 def _props(facts: Facts) -> Op[Facts]:
     reply = yield HttpRequest("probe", "/props", method="GET")
-    told = as_mapping(reply.json()) if reply is not None and reply.status < 300 else {}
+    told = as_mapping(reply.json() if reply is not None and reply.status < 300 else None)
     settings = as_mapping(as_mapping(told.get("default_generation_settings")).get("params"))
     if not settings:
         return facts

@@ -6,8 +6,10 @@ is counted beside what the target itself would have written, never as the same.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Any
+
+from cheapspec.core.untyped import is_number
 
 __all__ = ["Lenient", "match_text", "text_match_cost", "text_match_refusal"]
 
@@ -26,11 +28,11 @@ class Lenient:
     nats: float = 1.0
 
     def __post_init__(self) -> None:
-        given: object = self.nats  # a caller may write anything
-        if isinstance(given, bool) or not isinstance(given, (int, float)):
+        given: Any = self.nats  # a caller may write anything
+        if not is_number(given):
             raise ValueError(f"Lenient(nats={given!r}): write a number of nats, such as 1.0")
-        if not math.isfinite(given) or given < 0:
-            raise ValueError(f"Lenient(nats={given!r}): nats must be 0 or more, and finite")
+        if given < 0:
+            raise ValueError(f"Lenient(nats={given!r}): nats must be 0 or more")
 
 
 def match_text(draft: str, written: str) -> int:
