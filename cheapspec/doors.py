@@ -87,7 +87,7 @@ class Shared:
         if self._budgets:
             self._keeps_budgets()
         drafters = [_drafter(spec, given) for spec in given.drafts]
-        permits = Permits(Decimal(str(given.allowance)), given.seed_usd)
+        permits = Permits(Decimal(str(given.allowance)), given.seed_usd, self.ledger)
         self.runtime = Runtime(self.read_settings, drafters, PriceBook(given.prices), self.ledger, permits)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Shared:

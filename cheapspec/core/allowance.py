@@ -4,8 +4,8 @@ Rules
 -----
 * Every account (all requests, a session, a workload) keeps a balance: for each settled request, (1 + share) × its
   baseline − what was paid for it. The stated ``seed`` may be lost on top.
-* A request under way *holds* the most that it may still turn out to have lost (:func:`at_risk`). A step is admitted only
-  if every account of the request bears the new hold in the place of the old one, on top of what the others hold.
+* A request under way *holds* the most that it may still turn out to have lost (:func:`at_risk`). A step is admitted
+  only if every account of the request bears the new hold in the place of the old one, on top of what the others hold.
   Settling replaces the hold by the truth. So, at any moment::
 
       paid + holds ≤ (1 + share) × baseline + seed        of the settled requests
@@ -157,8 +157,8 @@ def at_risk(
 def worst_case(
     prices: Prices, context_tokens: int, draft_tokens: int, *, first: bool, forced: bool = False, draws: int = 0
 ) -> Decimal:
-    """Dollars that scoring ``draft_tokens`` after ``context_tokens`` costs at most, everything read uncached and written
-    to the cache at its surcharge. ``first``: the hand-off's reading is counted too. ``forced``, ``draws``: as
+    """Dollars that scoring ``draft_tokens`` after ``context_tokens`` costs at most, everything read uncached and
+    written to the cache at its surcharge. ``first``: the hand-off's reading is counted too. ``forced``, ``draws``: as
     :func:`at_risk`.
     """
     read_tokens = context_tokens + draft_tokens + 1 + draws

@@ -20,6 +20,7 @@ __all__ = [
     "EstimateBook",
     "Grant",
     "Reservations",
+    "RiskBook",
     "SessionBook",
     "SessionRow",
     "Ticket",
@@ -93,6 +94,32 @@ class Reservations(Protocol):
     def settle(self, request_id: str) -> None:
         """The request is over: its calls' costs take the place of what was reserved. May come again when more is
         known of a call.
+        """
+        ...
+
+
+@runtime_checkable
+class RiskBook(Protocol):
+    """A ledger that keeps the accounts of an allowance (:mod:`cheapspec.core.allowance`), for whoever shares it."""
+
+    def hold(self, request_id: str, accounts: Sequence[str], worst: Decimal, seed: Decimal) -> Ticket[bool] | bool:
+        """Let the request hold ``worst`` dollars in the place of what it holds, in all of these accounts or in none.
+        ``seed``: what each may lose besides its balance. The ticket's value: whether it does; ``None``: nobody knows.
+        """
+        ...
+
+    def release(
+        self, request_id: str, accounts: Sequence[str], change: Decimal | None, cap: Decimal, held: Decimal | None
+    ) -> None:
+        """The request is over: instead of what it holds, each balance changes by so many dollars (``None``: by the
+        loss of what it holds), though what is saved does not rise above ``cap``. ``held``: what the caller knows that
+        it holds; where somebody has settled it meanwhile, that is undone. ``None``: it never asked to hold anything.
+        """
+        ...
+
+    def balance(self, accounts: Sequence[str]) -> Decimal:
+        """Dollars left of the one that has least, as far as is known: what may be risked is that and the seed. Returns
+        at once.
         """
         ...
 

@@ -32,6 +32,7 @@ from cheapspec.core.effects import (
     Op,
     Opened,
     Received,
+    Risked,
     Side,
     Start,
     TimedOut,
@@ -141,7 +142,7 @@ class Calls:
         """
         assert self._open
         event = yield WaitAny(tuple(self._open), None if seconds is None else max(0.0, seconds))
-        assert event is not None and not isinstance(event, Cancelled)
+        assert event is not None and not isinstance(event, Cancelled | Risked)
         self.now = max(self.now, event.at)
         if isinstance(event, TimedOut):
             return False

@@ -22,7 +22,7 @@ from typing import Any
 
 from cheapspec.core.untyped import as_list, as_mapping, is_list
 
-__all__ = ["estimate", "input_bound", "input_estimate", "token_bound"]
+__all__ = ["estimate", "input_bound", "input_estimate", "size_of", "token_bound"]
 
 _BYTES_A_TOKEN = 4
 _TOKENS_A_MESSAGE = 4

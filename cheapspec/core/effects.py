@@ -16,6 +16,7 @@ Rules
 * ``Cancel`` gives up a call; no event of it follows. Cancelling an ended call does nothing.
 * ``Emit`` hands text to the caller, ``Finish`` ends the reply, ``GoDirect`` hands the caller's own
   request to the target untouched and ends the run.
+* ``Risk`` asks whether the request may go on to hold so many dollars of the allowance; answered with ``Risked``.
 * ``Note`` tells the driver a fact for the ledger or the log; answered with ``None``.
 * ``Cancelled`` is *sent* by the driver instead of an event when the caller is gone. After it only
   ``Note`` may be yielded.
@@ -26,6 +27,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -46,6 +48,8 @@ __all__ = [
     "Op",
     "Opened",
     "Received",
+    "Risk",
+    "Risked",
     "Side",
     "Source",
     "Start",
@@ -199,6 +203,15 @@ class GoDirect:
 
 
 @dataclass(frozen=True, slots=True)
+class Risk:
+    """Before a paid step: may the request hold ``worst`` dollars, in the place of what it holds
+    (:mod:`cheapspec.core.allowance`)?
+    """
+
+    worst: Decimal
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """A fact for ledger, log or facts table. ``kind`` says which; ``data`` is plain JSON."""
 
@@ -206,7 +219,7 @@ class Note:
     data: Mapping[str, Any]
 
 
-Effect = Start | WaitAny | Cancel | Emit | Finish | GoDirect | Note
+Effect = Start | WaitAny | Cancel | Emit | Finish | GoDirect | Risk | Note
 
 
 # --- events ------------------------------------------------------------------------------------
@@ -270,10 +283,18 @@ class TimedOut:
 
 
 @dataclass(frozen=True, slots=True)
+class Risked:
+    """The answer to :class:`Risk`. Not granted: what was held is held on."""
+
+    granted: bool
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Cancelled:
     """The caller is gone."""
 
     at: float = 0.0
 
 
-Event = Answered | Opened | Received | Closed | Broke | TimedOut | Cancelled
+Event = Answered | Opened | Received | Closed | Broke | TimedOut | Risked | Cancelled

@@ -155,7 +155,7 @@ class _Engine:
                 return
             if decision.action != "score":
                 break
-            refused = self.chooser.refused(decision.draft_tokens)
+            refused = yield from self.chooser.refused(draft, decision.draft_tokens)
             if refused is not None:
                 if self.tally.rounds == 0:
                     yield refused

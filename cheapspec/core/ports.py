@@ -332,8 +332,10 @@ class SamplingTarget(Target, Protocol):
 class Permit(Protocol):
     """Whether a step's worst case may be risked (:mod:`cheapspec.core.allowance`, bound to one request)."""
 
-    def admit(self, worst: Decimal) -> bool:
-        """Reserve these dollars, if the allowance bears them. Returns at once, never raises."""
+    def admit(self, worst: Decimal) -> Ticket[bool] | bool:
+        """Hold these dollars in the place of what the request holds, if the allowance bears it. Returns at once, never
+        raises; a ticket whose value is no ``True`` says no.
+        """
         ...
 
 

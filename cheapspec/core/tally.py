@@ -21,6 +21,7 @@ __all__ = ["Tally"]
 class Tally:
     """Counts of one request; see INTERFACE's ``reply.cheapspec`` for their meaning.
 
+    ``known_prompt_tokens``, ``known_reply_tokens``: what of the direct call's bill is certain by now.
     ``cached_share``: the part of the prompt (0 to 1) that the direct call would have found in the
     provider's cache, as far as earlier calls tell. ``tier``: the service tier that was asked for.
     ``reply_tokens``: tokens of the reply as the target bills
@@ -52,6 +53,8 @@ class Tally:
     reply_tokens: int | None = None
     uncounted: bool = False
     forecast_usd: Decimal | None = None
+    known_prompt_tokens: int | None = None
+    known_reply_tokens: int = 0
     local_tokens: int = 0
     local_price: LocalPrice | None = None
 
@@ -92,6 +95,19 @@ class Tally:
         """Dollars of local drafting so far; ``None`` where it has no price."""
         price = self.local_price
         return None if price is None else price.usd(self.local_tokens, self.seconds_draft)
+
+    def spent(self, prices: Prices | None) -> Decimal | None:
+        """Dollars of the request so far, local drafting included."""
+        paid = self.paid(prices)
+        return None if paid is None else paid + (self.local_usd() or Decimal(0))
+
+    def sure(self, prices: Prices | None, prompt_tokens: int | None = None) -> Decimal | None:
+        """Dollars that the direct call would certainly have cost by now. ``prompt_tokens``: where it is not known."""
+        prompt = self.known_prompt_tokens if prompt_tokens is None else prompt_tokens
+        if prompt is None:
+            return Decimal(0)
+        alone = Usage(prompt, self.known_reply_tokens, self._cached(prompt), service_tier=self._served_tier())
+        return charge(alone, prices, self.tier).usd
 
     def _served_tier(self) -> str | None:
         return next((usage.service_tier for usage in self.usages if usage.service_tier is not None), None)

@@ -191,7 +191,7 @@ def _job(
         simulate_scoring=settings.simulate_scoring,
         latest=None if settings.max_added_latency is None else now + settings.max_added_latency,
     )
-    permit = runtime.permits.of(account_keys(settings, parsed))
+    permit = runtime.permits.of(account_keys(settings, parsed), passed.request_id)
     rule = "exact" if settings.lenient_nats is None else "lenient"
     return Job(
         parsed,

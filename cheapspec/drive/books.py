@@ -227,7 +227,11 @@ class Books:
             info = replace(info, baseline_usd=info.paid_usd if told is None else min(told, info.paid_usd))
         runtime.remember(passed.request, job.request)
         if isinstance(job.permit, BoundPermit):
-            job.permit.settle(info.paid_usd, info.baseline_usd)
+            told = info.baseline_usd
+            if not whole and tally.reply_tokens is None and told is not None:  # the direct call would have come as far
+                sure = tally.sure(job.prices)
+                told = None if sure is None else min(told, sure)
+            job.permit.settle(info.paid_usd, told)
         self._close(info, reply_id)
         return info
 
@@ -238,9 +242,9 @@ class Books:
         if job is not None and isinstance(job.permit, BoundPermit):
             spent, local = job.tally.paid(job.prices), job.tally.local_usd() or Decimal(0)
             job.permit.settle(paid if usd is not None or spent is None else spent + local, usd or Decimal(0))
-        elif usd is not None:
-            permits = self.runtime.permits
-            permits.of(account_keys(passed.settings, passed.parsed)).settle(usd, usd)
+        elif usd is not None and self.runtime.drafters:
+            keys = account_keys(passed.settings, passed.parsed)
+            self.runtime.permits.of(keys, passed.request_id).settle(usd, usd)
 
     def _close(self, info: Info, reply_id: str | None, detail: str = "") -> None:
         """Into table, ledger and log."""

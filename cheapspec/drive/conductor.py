@@ -36,6 +36,8 @@ from cheapspec.core.effects import (
     Note,
     Opened,
     Received,
+    Risk,
+    Risked,
     Side,
     Start,
     TimedOut,
@@ -48,7 +50,7 @@ from cheapspec.core.money import charge
 from cheapspec.core.reply import Problem, read_completion
 from cheapspec.drive.admission import Admitted
 from cheapspec.drive.books import Books
-from cheapspec.drive.io import Channel, Io, Overdue, Read, ReadAll, Send, Shut, Sleep, Steps, Wait
+from cheapspec.drive.io import Channel, Io, Overdue, Read, ReadAll, Send, Shut, Sleep, Steps, Wait, Written
 from cheapspec.drive.learning import target_of, workload_of
 from cheapspec.drive.local import DraftCall, Inbox, hosts
 from cheapspec.drive.policy import Attempts, broke_kind, retry_after, should_retry, takes_one
@@ -115,6 +117,8 @@ class Conductor:
                 answer = yield from self._wait_any(effect)
             elif isinstance(effect, Cancel):
                 yield from self._cancel(effect)
+            elif isinstance(effect, Risk):
+                answer = yield from self._risk(effect)
             elif isinstance(effect, Note):
                 self._note(effect)
             else:
@@ -140,6 +144,22 @@ class Conductor:
         """The idempotency key of the same call, if its answer got lost: the server may have done the work."""
         lost = (call for call in self._targets.values() if call.status == "possibly_billed")
         return next((call.key for call in lost if call.request == request), None)
+
+    def _risk(self, effect: Risk) -> Steps[Event]:
+        """Ask the allowance. Who cannot be asked says no: a bound that cannot be checked is not a bound."""
+        permit = self._admitted.job.permit
+        assert permit is not None
+        asked = permit.admit(effect.worst)
+        if isinstance(asked, bool):
+            return Risked(asked, time.monotonic())
+        if not asked.done:
+            yield Written(asked)
+        if asked.value is None:
+            self._runtime.warn(
+                "allowance",
+                "the ledger cannot be asked what speculation may lose, so requests go direct until it can",
+            )
+        return Risked(asked.value is True, time.monotonic())
 
     def _wait_any(self, effect: WaitAny) -> Steps[Event]:
         """Target calls first: they are made here, while events of drafts wait in the inbox."""

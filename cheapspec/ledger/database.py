@@ -26,10 +26,11 @@ from cheapspec.core.estimate import KEPT, Count, Counts, Delta, Row
 from cheapspec.core.ports import Call, CallRow, RequestRow
 from cheapspec.core.records import RequestRecord
 from cheapspec.errors import LedgerError
+from cheapspec.ledger.allowances import Held, Released
 from cheapspec.ledger.capabilities import CapabilityCache, row_of
 from cheapspec.ledger.estimates import EstimateCache
 from cheapspec.ledger.leases import LEASE_SECONDS
-from cheapspec.ledger.money import to_nano
+from cheapspec.ledger.money import from_nano, to_nano
 from cheapspec.ledger.operations import (
     INFO_ALONE,
     INFO_COUNTS,
@@ -53,8 +54,8 @@ __all__ = ["DatabaseLedger"]
 
 class DatabaseLedger:
     """Implements :class:`~cheapspec.core.ports.Ledger`, :class:`~cheapspec.core.books.Reservations`,
-    :class:`~cheapspec.core.books.SessionBook`, :class:`~cheapspec.core.books.TraceBook` and
-    :class:`~cheapspec.core.records.LedgerReader`.
+    :class:`~cheapspec.core.books.RiskBook`, :class:`~cheapspec.core.books.SessionBook`,
+    :class:`~cheapspec.core.books.TraceBook` and :class:`~cheapspec.core.records.LedgerReader`.
 
     :param url: ``sqlite:///PATH`` or ``postgresql://…`` (extra ``[postgres]``).
     :param store_text: keep prompts and replies too.
@@ -178,6 +179,36 @@ class DatabaseLedger:
 
     def settle(self, request_id: str) -> None:
         self._put(Kind.SETTLE, request_id)
+
+    # --- the allowance ---------------------------------------------------------------------------
+
+    def hold(self, request_id: str, accounts: Sequence[str], worst: Decimal, seed: Decimal) -> Ticket[bool]:
+        """See :class:`cheapspec.core.books.RiskBook`."""
+        ticket: WriteTicket[bool] = WriteTicket()
+        amount, stake = to_nano(worst, up=True), to_nano(seed)
+        if amount is None or stake is None:
+            ticket.finish(False)
+        elif not self._writer.ready:
+            ticket.finish(None)
+        else:
+            asked = Held(request_id, tuple(accounts), amount, stake)
+            self._writer.put(Operation(Kind.ALLOWANCE, asked, ticket))
+        return ticket
+
+    def release(
+        self, request_id: str, accounts: Sequence[str], change: Decimal | None, cap: Decimal, held: Decimal | None
+    ) -> None:
+        lost = None if change is None else to_nano(-change, up=True)  # rounded to the side of the loss
+        moved = None if lost is None else -lost
+        if held is None and not moved:
+            return
+        over = Released(request_id, tuple(accounts), moved, to_nano(cap) or 0, to_nano(held, up=True))
+        self._put(Kind.ALLOWANCE, over)
+
+    def balance(self, accounts: Sequence[str]) -> Decimal:
+        """As far as this process was told."""
+        known = self._writer.allowances.known
+        return from_nano(min(known.get(account, 0) for account in accounts)) or Decimal(0)
 
     # --- sessions, traces, text ------------------------------------------------------------------
 

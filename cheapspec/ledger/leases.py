@@ -5,7 +5,7 @@ Rules
 * Every row that is open carries a time until which its owner answers for it. A live owner renews it well before.
 * Anybody on the ledger settles what expired: a billed call becomes ``expired`` and counts as its worst case
   (unknown, if nobody said one), one that is not billed ``cancelled``; the request is closed without a
-  decision; its reservations give way to what its calls count.
+  decision; its reservations give way to what its calls count; what it holds of an allowance is lost.
 * If the owner lives after all (it was suspended, or cut off from the database), its later word counts.
 """
 
@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Dialect, Table, bindparam, case, func, select
+from sqlalchemy import ColumnElement, Dialect, Table, bindparam, case, func, select, true
 
+from cheapspec.ledger.allowances import DatabaseAllowances
 from cheapspec.ledger.operations import Statement
 from cheapspec.ledger.reservations import DatabaseBudgets
-from cheapspec.ledger.schema import calls, requests, reservations
+from cheapspec.ledger.schema import calls, requests, reservations, risks
 
 __all__ = ["LEASE_SECONDS", "RENEW_SECONDS", "Leases"]
 
@@ -28,12 +29,14 @@ RENEW_SECONDS = 20.0
 class Leases:
     """Runs on a writer's cursor, inside its transaction."""
 
-    def __init__(self, dialect: Dialect, budgets: DatabaseBudgets) -> None:
+    def __init__(self, dialect: Dialect, budgets: DatabaseBudgets, allowances: DatabaseAllowances) -> None:
         self._budgets = budgets
+        self._allowances = allowances
         tables: list[tuple[Table, ColumnElement[bool]]] = [
             (calls, calls.c.status == "open"),
             (requests, requests.c.closed_at.is_(None)),
             (reservations, reservations.c.status == "held"),
+            (risks, true()),
         ]
         self._renew = [
             Statement(
@@ -81,4 +84,5 @@ class Leases:
         expired = [statement.run(cursor, {"now": now}).rowcount for statement in self._expire]
         for (request_id,) in self._stale.run(cursor, {"now": now}).fetchall():
             self._budgets.settle(cursor, request_id, "expired")
+        self._allowances.settle_expired(cursor, now)
         return int(expired[0])

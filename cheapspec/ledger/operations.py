@@ -51,7 +51,8 @@ class Kind(IntEnum):
     CLOSE_SESSION = 9
     CAPABILITY = 10
     ESTIMATE = 11
-    FLUSH = 12
+    ALLOWANCE = 12
+    FLUSH = 13
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ Rules
   ticket.
 * A store that cannot be used costs nobody a reply: one warning, tickets are handed back, operations are kept
   (the newest ``buffer`` of them) and written when the store is back. What fell out is counted in ``lost``.
-  Reservations are not kept but refused: a cap that cannot be checked is not a cap.
+  Reservations are not kept but refused: a cap that cannot be checked is not a cap. Nor are holds of an allowance.
 * A thread that hangs in the database is not waited for (``ready``).
 * One operation that the database rejects is dropped by itself; it does not take others with it.
 * A fork waits for the transaction under way. The child starts with a thread, a connection, a queue and an owner's
@@ -26,9 +26,11 @@ import time
 import uuid
 import weakref
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 from cheapspec.core.books import Grant
+from cheapspec.ledger.allowances import DatabaseAllowances, Held, Released
 from cheapspec.ledger.intake import Intake
 from cheapspec.ledger.leases import LEASE_SECONDS, RENEW_SECONDS, Leases
 from cheapspec.ledger.operations import Kind, Operation, Reserve, Statements
@@ -52,7 +54,8 @@ class Writer:
         dialect = store.engine.dialect
         self._statements = Statements(dialect)
         self._budgets = DatabaseBudgets(dialect)
-        self._leases = Leases(dialect, self._budgets)
+        self.allowances = DatabaseAllowances(dialect)
+        self._leases = Leases(dialect, self._budgets, self.allowances)
         self._start()
         _writers.add(self)
 
@@ -199,18 +202,22 @@ class Writer:
             groups[operation.kind].append(operation)
         cursor = self._cursor()
         self.store.begin(cursor)
-        if groups.keys() & {Kind.SETTLE, Kind.RESERVE}:
+        if groups.keys() & {Kind.SETTLE, Kind.RESERVE, Kind.ALLOWANCE}:
             self._budgets.lock(cursor)
-        grants: list[tuple[Operation, Grant]] = []
+        grants: list[tuple[Operation, Grant | bool]] = []
         fresh = {operation.values.request_id for operation in groups[Kind.RESERVE]}
         for kind in sorted(groups):
             if kind is Kind.RESERVE:
-                grants = [(operation, self._reserve(cursor, operation.values, again)) for operation in groups[kind]]
+                grants += [(operation, self._reserve(cursor, operation.values, again)) for operation in groups[kind]]
                 for given_up in fresh.intersection(operation.values for operation in groups[Kind.SETTLE]):
                     self._budgets.settle(cursor, given_up)
             elif kind is Kind.SETTLE:
                 for operation in groups[kind]:
                     self._budgets.settle(cursor, operation.values)
+            elif kind is Kind.ALLOWANCE:
+                asked = [operation.values for operation in groups[kind]]
+                told = self.allowances.write(cursor, asked, self.owner, self.lease(), again=again)
+                grants += zip(groups[kind], told, strict=True)
             elif kind is Kind.FLUSH:
                 self._leases.settle_expired(cursor, time.time())
             else:
@@ -279,6 +286,11 @@ class Writer:
                 asked: Reserve = operation.values
                 _finish(operation, Grant(None, asked.caps[0].name if asked.caps else "", why="unavailable"))
                 continue
+            if isinstance(operation.values, Held):
+                _finish(operation, None)
+                continue
+            if isinstance(operation.values, Released):
+                operation.values = replace(operation.values, again=True)
             _finish(operation, False)
             if operation.kind is Kind.FLUSH:
                 continue

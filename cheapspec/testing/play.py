@@ -3,6 +3,7 @@
 Rules
 -----
 * Every event takes a millisecond, a wait that nothing ends takes as long as it says. Nothing sleeps.
+* The permit, where there is one, answers what may be risked; without one everything may.
 * Calls are answered by a function from a :class:`~cheapspec.core.effects.Start` to a reply, a broken
   call, or nothing (a server that hangs).
 """
@@ -28,10 +29,13 @@ from cheapspec.core.effects import (
     Note,
     Opened,
     Received,
+    Risk,
+    Risked,
     Start,
     TimedOut,
     WaitAny,
 )
+from cheapspec.core.ports import Permit
 
 __all__ = ["Answer", "Played", "play"]
 
@@ -66,6 +70,7 @@ def play(
     *,
     leave_after: int | None = None,
     event_seconds: float = 0.001,
+    permit: Permit | None = None,
 ) -> Played:
     """Obey a run to its end. ``leave_after``: the caller is gone after so many pieces of text.
 
@@ -96,6 +101,9 @@ def play(
                 queues.pop(effect.call_id, None)
             case Emit():
                 played.emitted.append(effect)
+            case Risk(worst):
+                granted = permit is None or permit.admit(worst)
+                told = Risked(granted if isinstance(granted, bool) else granted.value is True, played.seconds)
             case Finish():
                 played.finish = effect
             case GoDirect():
@@ -142,5 +150,7 @@ def _at(event: Event, at: float) -> Event:
             return Broke(event.call_id, event.kind, event.message, at)
         case TimedOut():
             return TimedOut(at)
+        case Risked():
+            return Risked(event.granted, at)
         case Cancelled():
             return Cancelled(at)

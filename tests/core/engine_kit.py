@@ -178,7 +178,7 @@ def ran(
     asking = next((one for one in drafters if isinstance(one, ScriptedDrafter) and not one.at_once), None)
     books = Books(answers(asking, target), fault, split)
     given = job(request, target, drafters, **more)
-    return Ran(play(run(given), books, leave_after=leave_after), given.tally, books)
+    return Ran(play(run(given), books, leave_after=leave_after, permit=given.permit), given.tally, books)
 
 
 def pinned(reply: str, **more: Any) -> ToyModel:
