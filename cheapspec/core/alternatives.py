@@ -4,8 +4,8 @@ Rules
 -----
 * The alternatives are going direct and, for each draft, having it scored as the planner would. What is expected of
   the latter is what direct costs less the plan's gain, later rounds included.
-* The worst case of scoring is that of direct plus what the allowance would reserve for the round
-  (:func:`cheapspec.core.allowance.worst_case`).
+* The worst case of scoring is that of direct plus what the allowance would let the request hold for the round
+  (:func:`cheapspec.core.allowance.at_risk`).
 * Allowed is what the endpoint can do, the headroom bears and the latency ceiling admits. Chosen is the
   cheapest allowed alternative: in dollars, or in seconds where the objective is latency.
 * With fixed draft tokens nothing is planned: the first draft is scored, and what is expected of that is one round
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from cheapspec.core.allowance import worst_case
+from cheapspec.core.allowance import at_risk
 from cheapspec.core.drafting import Draft
 from cheapspec.core.money import Prices, format_usd
 from cheapspec.core.planner import ContextPrices, Decision, Rates, gain, plan
@@ -209,10 +209,11 @@ def _scored(situation: Situation, draft: Draft, beliefs: RequestRates, direct: P
         expected = direct.expected_usd - Decimal(priced.expected_gain)
     worst = None
     if prices is not None:
-        round_worst = worst_case(prices, situation.prompt_tokens, count, first=True, forced=forced)
-        worst = None if direct.worst_usd is None else direct.worst_usd + round_worst
-        if situation.headroom is not None and round_worst > situation.headroom:
-            why = f"its worst case ${round_worst:.6f} is more than the allowance bears (${situation.headroom:.6f})"
+        held = _held(situation, prices, count, forced=forced)
+        worst = None if direct.worst_usd is None or held is None else direct.worst_usd + held
+        if situation.headroom is not None and (held is None or held > situation.headroom):
+            most = "unbounded" if held is None else f"${held:.6f}"
+            why = f"what it may lose at most ({most}) is more than the allowance bears (${situation.headroom:.6f})"
             allowed = False
     seconds = None
     if in_seconds is not None and direct.expected_seconds is not None:
@@ -254,10 +255,17 @@ def _fixed(
         tokens = situation.prompt_tokens
         won = gain(survived, rates=rates, context_tokens=tokens, context=situation.context, first=True)
         expected = None if direct.expected_usd is None else direct.expected_usd - Decimal(won)
-        most = worst_case(situation.prices, tokens, count, first=True, forced=forced)
-        worst = None if direct.worst_usd is None else direct.worst_usd + most
+        held = _held(situation, situation.prices, count, forced=forced)
+        worst = None if direct.worst_usd is None or held is None else direct.worst_usd + held
     allowed = decision.action == "score"
     return PlanAlternative("score", situation.rule, draft.drafter, count, expected, worst, None, allowed, decision.why)
+
+
+def _held(situation: Situation, prices: Prices, count: int, *, forced: bool) -> Decimal | None:
+    """What the request would hold of the allowance for its first round; ``None``: it has no bound."""
+    read = situation.prompt_tokens * prices.at(situation.prompt_tokens).input / _MILLION
+    sure = read * Decimal(situation.context.q0) + prices.request
+    return at_risk(prices, situation.prompt_tokens, count, sure=sure, forced=forced)
 
 
 def _dollars(usd: Decimal | None) -> str:

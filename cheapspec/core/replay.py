@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from cheapspec.core.allowance import Allowance, Hold, worst_case
+from cheapspec.core.allowance import Allowance, Hold, at_risk
 from cheapspec.core.imputation import Completed, complete
 from cheapspec.core.lanes import Lane, Proposal, lanes
 from cheapspec.core.money import Prices
@@ -56,10 +56,13 @@ class Guard:
         """A request of this workload begins."""
         self._held = self._allowance.hold([workload])
 
-    def admits(self, context_tokens: int, draft_tokens: int, *, first: bool) -> bool:
-        """Whether the worst case of this step can be borne; if so, it is reserved."""
+    def admits(self, context_tokens: int, draft_tokens: int, *, spent: float, sure: float) -> bool:
+        """Whether what this step may lose can be borne; if so, the request holds it. ``spent``, ``sure``: dollars, as
+        :func:`~cheapspec.core.allowance.at_risk` takes them. Every reply is taken for one of which nothing was shown.
+        """
         assert self._held is not None
-        return self._allowance.admit(self._held, worst_case(self._prices, context_tokens, draft_tokens, first=first))
+        worst = at_risk(self._prices, context_tokens, draft_tokens, spent=Decimal(spent), sure=Decimal(sure))
+        return worst is not None and self._allowance.admit(self._held, worst)
 
     def settle(self, paid: float, baseline: float) -> None:
         """The request is over."""
@@ -176,8 +179,8 @@ class _Course:
     def _admitted(self, choice: Choice, view: View) -> bool:
         if self.guard is None:
             return True
-        context = view.prompt_tokens + view.position
-        self.told.refused = not self.guard.admits(context, choice.draft_tokens, first=not view.round)
+        context, sure = view.prompt_tokens + view.position, self.setting.tariff.begun(self.trace, self.position)
+        self.told.refused = not self.guard.admits(context, choice.draft_tokens, spent=self.told.paid, sure=sure)
         return not self.told.refused
 
     def _score(self, view: View, choice: Choice) -> None:

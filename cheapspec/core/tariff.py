@@ -49,8 +49,11 @@ class Tariff:
 
     def direct(self, trace: RequestTrace) -> float:
         """The target alone."""
-        context = self.context(trace)
-        return self._call(trace.prompt_tokens * context.q0, trace.reply_tokens)
+        return self.begun(trace, trace.reply_tokens)
+
+    def begun(self, trace: RequestTrace, position: int) -> float:
+        """The target alone, as far as ``position``."""
+        return self._call(trace.prompt_tokens * self.context(trace).q0, position)
 
     def score(self, trace: RequestTrace, position: int, draft_tokens: int) -> float:
         """Scoring ``draft_tokens`` after the first ``position`` tokens of the reply; the first round is at 0."""

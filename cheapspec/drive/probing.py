@@ -1,6 +1,7 @@
 """Asks an endpoint what it can do, in the background, with the caller's own way to it.
 
-Never in the path of a request. A billed call is booked, with purpose ``probe``, on the request that caused it.
+Never in the path of a request. A billed call is booked, with purpose ``probe``, on the request that caused it. It
+earns nothing by itself, so the allowance must bear it like a step of speculation; without that it is not made.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from decimal import Decimal
 
 import httpx2
 
@@ -21,6 +23,7 @@ from cheapspec.core.ports import Call, CallRow
 from cheapspec.core.reply import read_usage
 from cheapspec.core.untyped import as_mapping
 from cheapspec.drive.io import Send, Steps, Written
+from cheapspec.drive.permits import account_keys
 from cheapspec.drive.policy import broke_kind
 from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.urls import api_base, target_request
@@ -51,8 +54,15 @@ def _ask(runtime: Runtime, passed: Passed, request: HttpRequest) -> Steps[HttpRe
     started = time.monotonic()
     sent = target_request(passed.request, request, f"cheapspec-{call_id}")
     prices, _ = runtime.prices.lookup(passed.model, api_base(passed.request.url))
-    worst = format_usd(exposure(request.body or {}, len(sent.content), "chat", prices))
-    row = CallRow(call_id, passed.request_id, Side.TARGET, "probe", request.billed, time.time(), worst)
+    worst = exposure(request.body or {}, len(sent.content), "chat", prices) if request.billed else Decimal(0)
+    permit = runtime.permits.of(account_keys(passed.settings, passed.parsed), call_id)
+    if worst and passed.settings.draft_tokens is None:
+        asked = permit.admit(worst)
+        if not isinstance(asked, bool) and not asked.done:
+            yield Written(asked)
+        if not (asked if isinstance(asked, bool) else asked.value):
+            return None
+    row = CallRow(call_id, passed.request_id, Side.TARGET, "probe", request.billed, time.time(), format_usd(worst))
     ticket = runtime.ledger.open_call(row)
     status, outcome = "failed", None
     try:
@@ -66,7 +76,10 @@ def _ask(runtime: Runtime, passed: Passed, request: HttpRequest) -> Steps[HttpRe
         status = "ok" if outcome.status_code < 300 else "failed"
         return HttpReply(outcome.status_code, outcome.content, dict(outcome.headers))
     finally:
-        runtime.ledger.close_call(_closed(runtime, passed, call_id, status, outcome, time.monotonic() - started))
+        closed = _closed(runtime, passed, call_id, status, outcome, time.monotonic() - started)
+        runtime.ledger.close_call(closed)
+        cost = Decimal(0) if status == "failed" or not request.billed else closed.cost_usd
+        permit.settle(None if cost is None else Decimal(cost), Decimal(0))
         if passed.settings.caps and isinstance(runtime.ledger, Reservations):
             runtime.ledger.settle(passed.request_id)  # its books may be closed already
 

@@ -3,8 +3,8 @@
 Rules
 -----
 * Under no budget nothing here costs anything.
-* A run reserves what the caller's own request can cost at most, and on top what its scoring may: as much as the
-  allowance lets it risk, :data:`STEPS` steps at most, fewer and shorter ones where a budget has no room for that. If
+* A run reserves what the caller's own request can cost at most, and on top what it may lose by scoring: as much as the
+  allowance lets it hold, :data:`STEPS` steps at most, fewer and shorter ones where a budget has no room for that. If
   only the caller's own fits, the request goes direct, reason ``budget``; if that does not fit either, it is refused
   with OpenAI's own shape of an error: 429, code ``budget_exceeded``, not to be repeated.
 * A prompt is bounded by :mod:`cheapspec.core.counting`, a reply by the caller's limit, else by the model's context
@@ -61,7 +61,7 @@ def reserve(runtime: Runtime, decided: Passed | Admitted) -> Steps[Passed | Admi
         return decided
     alone = request_worst(runtime, passed)
     extra = _plans(decided) if isinstance(decided, Admitted) and alone is not None else []
-    amounts = [*(None if alone is None else alone + plan.usd for plan in extra), alone]
+    amounts = [*(None if alone is None else alone + usd for usd in extra), alone]
     made = ledger.reserve(passed.request_id, passed.settings.caps, amounts)
     if isinstance(made, Grant):
         grant = made
@@ -75,23 +75,14 @@ def reserve(runtime: Runtime, decided: Passed | Admitted) -> Steps[Passed | Admi
     if alone is None or (extra and grant.choice == len(extra)):
         return passed.because("budget", "what is left is not enough to speculate")
     if isinstance(decided.job.permit, BoundPermit):
-        decided.job.permit.limit(extra[grant.choice].risk if extra else Decimal(0))
+        decided.job.permit.limit(extra[grant.choice] if extra else Decimal(0))
     return decided
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """So much may be reserved for scoring: ``usd`` on top of the caller's own request, for steps whose worst cases
-    (:func:`~cheapspec.core.allowance.worst_case`) are ``risk`` together. The risk of the first step counts the
-    hand-off's reading, which the caller's own request has in it already.
+def _plans(admitted: Admitted) -> list[Decimal]:
+    """Dollars to reserve for a run on top of the caller's own request, the dearest first: what it may lose by so many
+    steps (:func:`~cheapspec.core.allowance.at_risk`), and no more than the allowance would let it hold now.
     """
-
-    usd: Decimal
-    risk: Decimal
-
-
-def _plans(admitted: Admitted) -> list[_Plan]:
-    """What a run may use, the dearest first: no more than the allowance would let it risk now."""
     job, passed = admitted.job, admitted.passed
     prices = job.prices
     if prices is None:
@@ -102,19 +93,19 @@ def _plans(admitted: Admitted) -> list[_Plan]:
     drafted = min(limit for limit in limits if limit is not None)
     fixed = job.policy.draft_tokens is not None  # then the engine does not ask
     most = job.permit.headroom() if isinstance(job.permit, BoundPermit) and not fixed else None
-    plans: list[_Plan] = []
+    plans: list[Decimal] = []
     for steps, longest in _SHAPES[:1] if fixed else _SHAPES:
         tokens = min(drafted, longest or drafted)
         usd = sum(
-            (worst_case(prices, context + done * tokens, tokens, first=False, forced=forced) for done in range(steps)),
+            (
+                worst_case(prices, context + done * tokens, tokens, first=done == steps - 1, forced=forced)
+                for done in range(steps)
+            ),
             Decimal(0),
         )
-        first = worst_case(prices, context, tokens, first=True, forced=forced)
-        risk = usd + first - worst_case(prices, context, tokens, first=False, forced=forced)
-        if most is not None and risk > most:
-            usd, risk = usd - (risk - most), most
-        if usd > 0 and (not plans or usd < plans[-1].usd):
-            plans.append(_Plan(usd, risk))
+        usd = usd if most is None else min(usd, most)
+        if usd > 0 and (not plans or usd < plans[-1]):
+            plans.append(usd)
     return plans
 
 
