@@ -45,16 +45,17 @@ def row(ours: str = "", libraries: str = "", *, pure: bool = False) -> Row:
 
 
 PYTHON_DOOR = "client transport options doors module connections pickles unsent"
-FOUNDATION = "errors core backends drive prices ledger report settings embedded"
+FOUNDATION = "errors core rules backends drive prices ledger report settings embedded"
 TABLE: dict[str, Row] = {
     "errors": row(),
     "core": row("errors", pure=True),
+    "rules": row("errors core", "jsonschema referencing"),
     "backends": row("errors core", pure=True),
-    "drive": row("errors core backends", "httpx2 tenacity"),
+    "drive": row("errors core rules backends", "httpx2 tenacity"),
     "prices": row("errors core", "genai_prices httpx2 pydantic"),
     "ledger": row("errors core", "sqlalchemy"),
     "report": row("errors core ledger", "rich"),
-    "settings": row("errors core backends", "pydantic"),
+    "settings": row("errors core rules backends", "pydantic"),
     "embedded": row("errors", "gguf numpy xllamacpp"),
     "options": row("errors", "openai httpx2"),
     "connections": row("", "openai httpx2"),
@@ -64,10 +65,11 @@ TABLE: dict[str, Row] = {
     "client": row(FOUNDATION + " connections doors options transport unsent", "openai httpx2 pydantic"),
     "transport": row(FOUNDATION + " doors options client unsent", "openai httpx2 pydantic"),
     "bench": row(FOUNDATION + " doors client", "httpx2"),
+    "estimating": row(FOUNDATION + " rules bench"),
     "module": row(FOUNDATION + " connections doors client pickles transport", "openai"),
     "proxy": row(FOUNDATION, "starlette uvicorn httpx2 httpcore2 pydantic"),
     "testing": row("errors core backends drive", "starlette uvicorn httpx2"),
-    "cli": Row(frozenset(f"{FOUNDATION} {PYTHON_DOOR} bench proxy testing __init__".split()), None),
+    "cli": Row(frozenset(f"{FOUNDATION} {PYTHON_DOOR} bench estimating proxy testing __init__".split()), None),
     "__main__": row("cli"),
     "__init__": Row(frozenset(f"{FOUNDATION} {PYTHON_DOOR}".split()), frozenset({"openai"})),
 }
