@@ -136,8 +136,8 @@ class Chooser:
         )
 
     def _at_risk(self, draft: Draft, draft_tokens: int) -> Decimal | None:
-        """What the request may have lost in the end, if this is scored; ``None``: there is no bound. Where the target's
-        count is not known, a bound of it is taken.
+        """What the request may have lost in the end, if this is scored; ``None``: there is no bound. Where it is not
+        known how many tokens a text is, a bound is taken; a token that has a probability of its own is one.
         """
         job, turn, tally = self._job, self._turn, self._job.tally
         assert job.prices is not None
@@ -145,8 +145,9 @@ class Chooser:
         known = turn.context.prompt_tokens
         body = json.dumps(job.request.body, ensure_ascii=False, separators=(",", ":"))
         prompt = input_bound(job.request.body, size_of(body)) if known is None else known
-        scored = draft.head(draft_tokens)
-        count = max(draft_tokens, token_bound(scored.text)) if draft.static else draft_tokens
+        count = sum(
+            1 if token.logprob is not None else max(1, token_bound(token.text)) for token in draft.tokens[:draft_tokens]
+        )
         spent = tally.spent(job.prices)
         worst = Decimal(0)
         tiers = [job.prices.of_tier(tally.tier), job.prices]  # another tier may serve it than was asked for

@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 
 from cheapspec.core.acceptance import DraftToken
-from cheapspec.core.allowance import worst_case
+from cheapspec.core.allowance import at_risk
 from cheapspec.core.alternatives import Situation, alternatives
 from cheapspec.core.drafting import Draft
 from cheapspec.core.money import Prices
@@ -24,6 +24,13 @@ SURE = Draft((DraftToken("x", math.log(0.999)),) * 80, "ollama:small", "stop")
 VAGUE = Draft((DraftToken("x", math.log(0.3)),) * 80, "ollama:other", "stop")
 GIVEN = Draft((DraftToken("x"),) * 80, "prediction", static=True)
 COLD = Situation(200, PRICES, CONTEXT, limit=300)
+
+
+def held(draft_tokens: int) -> Decimal:
+    """What the allowance would be asked for: a prompt of 200 tokens is in the baseline too."""
+    most = at_risk(PRICES, 200, draft_tokens, sure=200 * PRICES.input / 1_000_000)
+    assert most is not None
+    return most
 
 
 def test_direct_comes_first_and_costs_prompt_and_reply() -> None:
@@ -52,7 +59,7 @@ def test_each_draft_is_an_alternative_worth_its_plan() -> None:
     assert planned.expected_gain is not None and direct.expected_usd is not None and direct.worst_usd is not None
     assert sure.expected_usd == direct.expected_usd - Decimal(planned.expected_gain)
     assert sure.draft_tokens == planned.draft_tokens and sure.why == planned.why
-    assert sure.worst_usd == direct.worst_usd + worst_case(PRICES, 200, sure.draft_tokens, first=True)
+    assert sure.worst_usd == direct.worst_usd + held(sure.draft_tokens)
     assert told.chosen == "score ollama:small" == sure.name
     assert vague.allowed and vague.expected_usd is not None and vague.expected_usd > direct.expected_usd
     assert given.allowed and given.rule == "exact"
@@ -151,7 +158,7 @@ def test_fixed_draft_tokens_are_not_planned() -> None:
     survived = survival(RequestRates().outlook(SURE.tokens, SURE.drafter).head(8))
     won = gain(survived, rates=Rates.of(PRICES), context_tokens=200, context=CONTEXT, first=True)
     assert sure.expected_usd == direct.expected_usd - Decimal(won)
-    assert sure.worst_usd == direct.worst_usd + worst_case(PRICES, 200, 8, first=True)
+    assert sure.worst_usd == direct.worst_usd + held(8)
     endless = alternatives(replace(fixed, limit=None, prices=None), [SURE])
     assert endless.chosen == "score ollama:small" and endless.alternatives[1].expected_usd is None
     assert alternatives(replace(fixed, limit=None), [SURE]).alternatives[1].worst_usd is None
