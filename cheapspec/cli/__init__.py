@@ -1,4 +1,5 @@
-"""The command line: ``cheapspec demo``, ``chat``, ``plan``, ``doctor``, ``report``, ``replay``, ``prices``.
+"""The command line: ``cheapspec demo``, ``chat``, ``plan``, ``doctor``, ``report``, ``replay``, ``estimate``,
+``bench``, ``prices``.
 
 Exit status: 0 good, 1 found something wrong, 2 misuse.
 """
@@ -141,6 +142,43 @@ def replay(
     chosen, files, only = tuple(policy or ("planner",)), tuple(traces or ()), tuple(drafter or ())
     asked = Asked(
         ledger, files, chosen, prices, qs, qh, q0, only, oracle, objective, allowance, seed_usd, since, session
+    )
+    raise typer.Exit(run(asked, as_json=json))
+
+
+@app.command()
+def estimate(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Past requests and replies (.jsonl, .jsonl.gz): batch files, pairs."),
+    ],
+    draft: Annotated[str | None, typer.Option(help="What drafts, as in the settings; theirs by default.")] = None,
+    prices: Annotated[
+        str | None, typer.Option(help="MODEL, or INPUT,CACHED,OUTPUT in $ per million; each model's by default.")
+    ] = None,
+    base_url: Annotated[str, typer.Option(help="Whose API it was: decides about prices, and what it can.")] = "",
+    qs: Annotated[
+        str | None, typer.Option(help="Price of a context token in a scoring call: c (cached) or × input; both.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many requests.")] = None,
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Only so many, drawn by chance (the same each time).")
+    ] = None,
+    assume_temperature: Annotated[
+        float | None, typer.Option(min=0.0, max=2.0, help="What an omitted temperature meant.")
+    ] = None,
+    workload: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Group by this key of the metadata; else by system prompt.")
+    ] = None,
+    answers: Annotated[bool, typer.Option(help="Compare final numbers and JSON, for lossy rules.")] = True,
+    oracle: Annotated[bool, typer.Option("--oracle", help="What knowing every run length could have saved.")] = False,
+    json: Json = False,
+) -> None:
+    """Draft along past requests on this machine; say what each rule would have saved. No target is called."""
+    from cheapspec.cli.estimate import Asked, run
+
+    asked = Asked(
+        tuple(files), draft, prices, base_url, qs, limit, sample, assume_temperature, workload, answers, oracle
     )
     raise typer.Exit(run(asked, as_json=json))
 
