@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal, TypeGuard
 
-from cheapspec.rules.answers import Extractor, marked
+from cheapspec.rules.answers import Extractor, marked, same
 from cheapspec.rules.labels import Label
 from cheapspec.rules.numbers import Number, UnitRule, numbers, same_number
-from cheapspec.rules.structured import Custom, Fields, Group
+from cheapspec.rules.structured import Custom, Fields, Group, json_in
 
-__all__ = ["Custom", "Extractor", "Fields", "Group", "Label", "LastNumber", "extractor"]
+__all__ = ["Custom", "Extractor", "Fields", "Group", "Label", "LastNumber", "extractor", "json_in", "same"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ __all__ = ["Label"]
 @dataclass(frozen=True, slots=True)
 class Label:
     """One of a few choices. In a draft: the last line, else the only one behind the last mark, else the only one that
-    occurs. A choice of one character (``A``, ``B``) counts in running text only in its own case and set off by brackets,
-    asterisks or punctuation; "not B" is never B. Choices that differ only in case need ``ignore_case=False``.
+    occurs. A choice of one character (``A``, ``B``) counts in running text only in its own case and set off by
+    brackets, asterisks or punctuation; "not B" is never B. Choices that differ only in case need ``ignore_case=False``.
 
     Few labels agree by chance: see ``chance``.
     """
