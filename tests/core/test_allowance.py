@@ -115,7 +115,7 @@ class Requests(RuleBasedStateMachine):
 
     @rule(number=under_way, worst=dollars)
     def step(self, number: int, worst: Decimal) -> None:
-        hold, keys = self.holds[number]
+        hold, _ = self.holds[number]
         before = hold.worst
         admitted = self.allowance.admit(hold, worst)
         assert hold.worst == (worst if admitted else before)

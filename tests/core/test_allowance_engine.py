@@ -137,7 +137,7 @@ def test_no_request_loses_more_than_it_held(listed: Prices, seed: int, asked: li
 
 
 def test_drafts_that_never_hold_are_tried_and_then_no_more() -> None:
-    """The planner is rosy and always wrong: the seed lets it try; after that two per cent of direct requests do, rarely."""
+    """The planner is rosy and always wrong: the seed lets it try, and after that what direct requests earn, rarely."""
     stake = Decimal(1000) / 1_000_000
     world = World(Prices(Decimal(1), Decimal(8), Decimal(1)), Allowance(SHARE, stake), stake)
     for _ in range(60):
