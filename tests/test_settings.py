@@ -224,6 +224,7 @@ def test_messages_carry_no_password_and_no_endless_value() -> None:
     """A URL's credentials do not reach logs through an error; a long value is cut."""
     assert "hunter2" not in refused(ledger="mysql://me:hunter2@db/x")
     assert "hunter2" not in refused(draft_url="ftp://me:hunter2@host")
+    assert "hunter2" not in refused(draft_url="http://me:hunter2@127.0.0.1:1:2")
     assert len(refused(allowance="9" * 5000 + "x")) < 300
 
 

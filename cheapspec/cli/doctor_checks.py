@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -31,7 +31,7 @@ from cheapspec.drive.books import Books, Read
 from cheapspec.drive.passed import Passed
 from cheapspec.drive.probing import probing
 from cheapspec.drive.sync import obey
-from cheapspec.drive.urls import api_base, masked
+from cheapspec.drive.urls import api_base, masked, shown_url
 from cheapspec.errors import CheapspecError
 from cheapspec.settings import DraftSpec, Speculation
 
@@ -73,12 +73,6 @@ class DraftState:
     version: str | None = None
     models: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = field(default=())
-
-
-def shown_url(url: str) -> str:
-    """A URL without the user name and password that may stand in it."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def shown_draft(spec: DraftSpec) -> str:

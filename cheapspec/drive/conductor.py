@@ -233,7 +233,8 @@ class Conductor:
         if isinstance(outcome, Exception):
             kind = broke_kind(outcome)
             yield from self._end(call, "failed" if kind == "connect" else "possibly_billed")
-            message = f"{call.sent.url.copy_with(query=None)}: {type(outcome).__name__}: {outcome}"
+            where = call.sent.url.copy_with(query=None, userinfo=b"")
+            message = masked(f"{where}: {type(outcome).__name__}: {outcome}", call.sent)
             return Broke(call_id, kind, message, time.monotonic())
         call.http_status = outcome.status_code
         self.headers = outcome.headers

@@ -27,7 +27,7 @@ from concurrent.futures import Future
 import httpx2
 
 from cheapspec.core.effects import Answered, Broke, Closed, Event, HttpReply, HttpRequest, Opened, Received
-from cheapspec.drive.urls import draft_url
+from cheapspec.drive.urls import draft_url, shown_url
 
 __all__ = ["DraftCall", "LocalHosts", "hosts"]
 
@@ -134,7 +134,7 @@ class LocalHosts:
                 async with asyncio.timeout(BUSY_SECONDS):
                     await self._enter(host, limit)
             except TimeoutError:
-                message = f"{host} is already writing {limit} drafts"
+                message = f"{shown_url(host)} is already writing {limit} drafts"
                 deliver(Broke(call_id, "busy", message, time.monotonic()))
                 return
         try:
@@ -142,7 +142,8 @@ class LocalHosts:
                 await self._exchange(call_id, host, request, deliver)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, RuntimeError, ValueError) as error:
             kind = "connect" if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)) else "cut"
-            deliver(Broke(call_id, kind, f"{host}: {type(error).__name__}: {error}", time.monotonic()))
+            message = f"{shown_url(host)}: {type(error).__name__}: {error}"
+            deliver(Broke(call_id, kind, message, time.monotonic()))
         finally:
             if request.stream:
                 self._leave(host)

@@ -4,6 +4,7 @@ Rules
 -----
 * Calls of ours go beside the caller's own route: same scheme, host, query (``extra_query``), headers,
   time-outs. A path with a leading slash hangs on the server's root, which is the API base without its ``/v1``.
+* What names an endpoint has no secret in it: no query, no user name, no password.
 * Keys of ours (``x-cheapspec-*`` headers, the body's ``cheapspec``) reach no upstream. A request that carries
   none goes out as the very object it came in.
 * Some hosts are known not to score text that they are sent; they are not asked (and paid) to find out.
@@ -11,10 +12,12 @@ Rules
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
 from typing import Any, cast
+from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
 
@@ -29,6 +32,7 @@ __all__ = [
     "model_name",
     "our_headers",
     "paid_route",
+    "shown_url",
     "streams",
     "target_request",
     "tier_name",
@@ -39,6 +43,8 @@ __all__ = [
 ]
 
 _SHORTEST_SECRET = 6  # a shorter one is no secret, and would mask half a sentence
+
+_SECRET_NAME = re.compile(r"key|token|secret|signature|^sig$|password", re.IGNORECASE)
 
 _PREFIX = b"x-cheapspec-"
 _MODEL = re.compile(rb'"model"\s*:\s*"((?:[^"\\]|\\.)*)"')
@@ -70,12 +76,21 @@ def cannot_score(host: str) -> bool:
 
 
 def api_base(url: httpx2.URL) -> str:
-    """The URL of the folder in which ``chat/completions`` (or ``completions``) lives, without query."""
-    return _folder(str(url).partition("?")[0])
+    """The URL of the folder in which ``chat/completions`` (or ``completions``) lives, without query, user name and
+    password: it names the endpoint in logs, reports and the ledger.
+    """
+    plain = url.copy_with(userinfo=b"") if url.userinfo else url
+    return _folder(str(plain).partition("?")[0])
 
 
 def _folder(path: str) -> str:
     return path.rstrip("/").removesuffix("/completions").removesuffix("/chat")
+
+
+def shown_url(url: str) -> str:
+    """A URL without the user name and password that may stand in it."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def draft_url(host: str, path: str) -> httpx2.URL:
@@ -105,18 +120,34 @@ def target_request(template: httpx2.Request, request: HttpRequest, idempotency_k
 
 def credentials(request: httpx2.Request) -> str:
     """Whose prompt cache a request meets, as a digest: its key and project, never kept themselves."""
-    told = "|".join(request.headers.get(name, "") for name in ("authorization", "api-key", "openai-project"))
+    headed = [request.headers.get(name, "") for name in ("authorization", "api-key", "openai-project")]
+    told = "|".join([*headed, request.url.userinfo.decode()])
     return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
 
 
 def masked(text: str, request: httpx2.Request) -> str:
-    """What a server said, without the request's own secrets: some repeat the key that they refuse."""
+    """What a server or a library said, without the request's own secrets: some repeat the key that they refuse, or the
+    URL with all that it carries.
+    """
+    found = _url_secrets(request.url)
     for name in ("authorization", "proxy-authorization", "api-key", "x-api-key", "cookie"):
         told = request.headers.get(name, "")
-        for secret in (told, told.partition(" ")[2]):
-            if len(secret) >= _SHORTEST_SECRET:
-                text = text.replace(secret, "***")
+        found += [told, told.partition(" ")[2]]
+    for secret in sorted(found, key=len, reverse=True):  # the whole before its part
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, "***")
     return text
+
+
+def _url_secrets(url: httpx2.URL) -> list[str]:
+    """User name and password as a URL writes them, as they are, and as the header that httpx2 makes of them; values of
+    a query that are named like a key.
+    """
+    found = [value for name, value in url.params.multi_items() if _SECRET_NAME.search(name)] if url.query else []
+    if url.userinfo:
+        basic = base64.b64encode(f"{url.username}:{url.password}".encode()).decode()
+        found += [url.userinfo.decode(), url.userinfo.decode().partition(":")[2], url.password, basic]
+    return found
 
 
 def our_headers(request: httpx2.Request) -> dict[str, str]:

@@ -298,6 +298,9 @@ class Speculation(BaseModel):
         return value
 
 
+_LOGIN = re.compile(r"(?<=://)[^/@\s]*@|[^\s/@'\"]+:[^\s/@'\"]*@")
+
+
 def _one_of(value: str, known: tuple[str, ...]) -> str:
     if value in known:
         return value
@@ -314,7 +317,7 @@ def _readable(error: ValidationError, settings: Mapping[str, Setting]) -> Settin
         setting = settings[key]  # defaults are not validated, so what is wrong was given
         line = f"{key} = {_shown(setting.value)} ({setting.origin}): {problem}"
         lines.append(line if line.endswith("?") else f"{line}.")
-    return SettingsError(re.sub(r"(?<=://)[^/@\s]*@", "***@", "\n".join(lines)))  # no URL's password in a message
+    return SettingsError(_LOGIN.sub("***@", "\n".join(lines)))  # no URL's password in a message
 
 
 def _shown(value: object) -> str:
