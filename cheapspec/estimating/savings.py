@@ -5,9 +5,7 @@ Rules
 * ``exact``: replayed with the engine's planner, its learning from nothing on, and its allowance
   (:mod:`cheapspec.core.replay`), under a stated price of a context token in scoring calls, qs.
 * ``answer``: the target gives only the final answer and the draft is kept where its own is the same. The recorded
-  reply's answer stands in for the short one. A verdict costs the prompt, :data:`INSTRUCTION_TOKENS` and
-  :data:`ANSWER_TOKENS`; a rejected draft the direct call besides, whose prompt is read from the cache only if it has
-  :data:`CACHED_FROM` tokens.
+  reply's answer stands in for the short one. What a verdict and a rejection cost: :mod:`cheapspec.rules.breakeven`.
 * ``validator``: a draft that is valid JSON is kept, without any call. How many of those differ from the reply is said
   beside it: that is what such a check does not see.
 * Requests that a rule cannot serve cost what they did, on both sides. Losses are losses.
@@ -29,14 +27,9 @@ from cheapspec.core.replay import Guard, Setting, outcomes
 from cheapspec.core.tariff import Tariff
 from cheapspec.estimating.answers import Compared
 from cheapspec.estimating.cases import Case
+from cheapspec.rules.breakeven import Host, costs, shape
 
-__all__ = ["ANSWER_TOKENS", "CACHED_FROM", "INSTRUCTION_TOKENS", "Saving", "Sums", "exact", "verdicts"]
-
-INSTRUCTION_TOKENS, ANSWER_TOKENS = 30, 6
-"""Of a verdict: what is asked besides the prompt, and what is answered. Assumed."""
-
-CACHED_FROM = 1024
-"""Prompts from here on are cached (OpenAI's guide to prompt caching, of 2026-11; others begin elsewhere)."""
+__all__ = ["Saving", "Sums", "exact", "verdicts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +146,7 @@ def verdicts(cases: Sequence[Case], prices: Mapping[str, Prices]) -> list[Saving
     return savings
 
 
-_Rule = Callable[[Case, Compared, Tariff], Sums]
+_Rule = Callable[[Case, Compared, Prices, Tariff], Sums]
 
 
 def _each(cases: Sequence[Case], prices: Mapping[str, Prices], kind: str, rule: _Rule) -> Iterable[tuple[str, Sums]]:
@@ -166,22 +159,20 @@ def _each(cases: Sequence[Case], prices: Mapping[str, Prices], kind: str, rule: 
         if compared is None or compared.kind != kind:
             yield case.trace.workload, Sums(1, 0, 0, 0, baseline, baseline)
         else:
-            yield case.trace.workload, rule(case, compared, tariff)
+            yield case.trace.workload, rule(case, compared, listed, tariff)
 
 
-def _answer(case: Case, compared: Compared, tariff: Tariff) -> Sums:
-    trace, rates, baseline = case.trace, tariff.rates, tariff.direct(case.trace)
-    if not compared.valid:  # nothing to compare with: direct at once
+def _answer(case: Case, compared: Compared, prices: Prices, tariff: Tariff) -> Sums:
+    trace, host, baseline = case.trace, Host.of(prices), tariff.direct(case.trace)
+    if not compared.valid or host is None:  # nothing to compare with: direct at once
         return Sums(1, 1, 0, 0, baseline, baseline)
-    read = trace.prompt_tokens * tariff.context(trace).q0 + INSTRUCTION_TOKENS
-    paid = rates.input * read + rates.output * ANSWER_TOKENS + rates.request
-    if not compared.equal:
-        again = tariff.cached if trace.prompt_tokens >= CACHED_FROM else tariff.context(trace).q0
-        paid += rates.input * trace.prompt_tokens * again + rates.output * trace.reply_tokens + rates.request
+    q0 = tariff.context(trace).q0
+    priced = costs(host, shape("answer"), trace.prompt_tokens, trace.reply_tokens, read=q0)
+    paid = tariff.rates.input * (priced.accepted if compared.equal else priced.rejected)
     return Sums(1, 1, int(compared.equal), 0, baseline, paid)
 
 
-def _validator(case: Case, compared: Compared, tariff: Tariff) -> Sums:
+def _validator(case: Case, compared: Compared, prices: Prices, tariff: Tariff) -> Sums:
     baseline = tariff.direct(case.trace)
     differing = compared.valid and not compared.equal
     return Sums(1, 1, int(compared.valid), int(differing), baseline, 0.0 if compared.valid else baseline)
