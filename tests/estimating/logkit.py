@@ -12,21 +12,12 @@ def body(question: str = "Where?", **more: Any) -> dict[str, Any]:
     return {"model": "big", "messages": [{"role": "user", "content": question}], "temperature": 0, **more}
 
 
-def completion(
-    text: str = "Here.", *, finish: str = "stop", tokens: tuple[int, int] | None = (9, 3), **more: Any
-) -> Any:
+def completion(text: str = "Here.", *, finish: str = "stop", tokens: tuple[int, int] | None = (9, 3)) -> Any:
     """A chat completion. ``tokens``: prompt and completion, ``None``: without usage."""
     message = {"role": "assistant", "content": text}
     usage = None if tokens is None else {"prompt_tokens": tokens[0], "completion_tokens": tokens[1]}
     choice = {"index": 0, "message": message, "finish_reason": finish}
-    return {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "model": "big",
-        "choices": [choice],
-        "usage": usage,
-        **more,
-    }
+    return {"id": "chatcmpl-1", "object": "chat.completion", "model": "big", "choices": [choice], "usage": usage}
 
 
 def asked(name: str, request: Any, url: str = "/v1/chat/completions") -> dict[str, Any]:

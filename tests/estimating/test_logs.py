@@ -147,6 +147,6 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 def test_half_a_surrogate_pair_is_text_all_the_same(tmp_path: Path) -> None:
     """It has no bytes in UTF-8 and is replaced, as every server does."""
     path = tmp_path / "log.jsonl"
-    path.write_text('{"request": %s, "response": %s}\n' % (json.dumps(body()), json.dumps(completion("a\ud800b"))))
+    write(path, {"request": body(), "response": completion("a\ud800b")})
     (one,) = read_logs([path]).requests
     assert one.text == "a?b"
