@@ -23,7 +23,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 __all__ = [
     "AGREEMENT",
@@ -207,36 +207,53 @@ Row: TypeAlias = tuple[str, str, str, str, Count]
 """target, workload, drafter, bucket, count: as a ledger's table has them."""
 
 
+_Key = TypeVar("_Key")
+
+
 class EstimateTable:
-    """Counts by target and workload (:class:`cheapspec.core.books.EstimateBook`), ``most`` of them: those that were
-    first seen go first.
+    """Counts by target and workload (:class:`cheapspec.core.books.EstimateBook`), ``most`` workloads and ``most``
+    targets of them: those that nobody asked for or added to for longest go first. What is known of all of a target's
+    workloads together does not go with them. Nothing here is locked: threads that share a table take turns.
     """
 
     def __init__(self, rows: Iterable[Row] = (), most: int = 2000) -> None:
         self._most = most
-        self._counts: dict[tuple[str, str | None], dict[tuple[str, str], Count]] = {}
+        self._counts: dict[tuple[str, str], Counts] = {}
+        self._background: dict[str, Counts] = {}
         for target, workload, drafter, bucket, count in rows:
             self.add_estimates(target, workload, {(drafter, bucket): count})
 
     def estimates(self, target: str, workload: str | None = None) -> Counts:
         """See :meth:`cheapspec.core.books.EstimateBook.estimates`."""
-        return self._counts.get((target, workload), {})
+        if workload is None:
+            return _used(self._background, target)
+        return _used(self._counts, (target, workload))
 
     def rows(self) -> list[Row]:
         """What is counted, workload by workload."""
         return [
             (target, workload, drafter, bucket, count)
             for (target, workload), counts in self._counts.items()
-            if workload is not None
             for (drafter, bucket), count in counts.items()
         ]
 
     def add_estimates(self, target: str, workload: str, delta: Delta) -> None:
         """See :meth:`cheapspec.core.books.EstimateBook.add_estimates`."""
-        for key in ((target, workload), (target, None)):
-            self._counts[key] = merge(self._counts.get(key, {}), delta)
-        while len(self._counts) > self._most:
-            self._counts.pop(next(iter(self._counts)), None)
+        self._counts[target, workload] = merge(self._counts.pop((target, workload), {}), delta)
+        self._background[target] = merge(self._background.pop(target, {}), delta)
+        if len(self._counts) > self._most:
+            del self._counts[next(iter(self._counts))]
+        if len(self._background) > self._most:
+            del self._background[next(iter(self._background))]
+
+
+def _used(table: dict[_Key, Counts], key: _Key) -> Counts:
+    """What is in the table, which is kept in the order of use."""
+    counts = table.pop(key, None)
+    if counts is None:
+        return {}
+    table[key] = counts
+    return counts
 
 
 def _prior(drafter: str, bucket: str) -> float:

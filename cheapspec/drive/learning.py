@@ -5,18 +5,19 @@ Rules
 * Acceptance is learned per (drafter, target, workload) and kept in the ledger, if it keeps such things, else in this
   object. Speeds are learned per target and per drafter, in this process.
 * A target is ``MODEL@BASE_URL``; a workload the caller's tag, else a hash of the system prompt, else nothing.
-* Nothing here waits for a store on the path of a request, and nothing is locked: two threads may lose one of two
-  observations made at the same time.
+* Nothing here waits for a store on the path of a request. A lock is held for the time of a look into a dictionary;
+  a ledger that keeps estimates has its own.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
 from cheapspec.core.books import EstimateBook
 from cheapspec.core.effects import Note, Usage
-from cheapspec.core.estimate import Estimates, EstimateTable
+from cheapspec.core.estimate import Delta, Estimates, EstimateTable
 from cheapspec.core.ports import Ledger
 from cheapspec.core.request import Request
 from cheapspec.core.speed import DraftSpeed, Speed, TargetSpeed
@@ -45,46 +46,67 @@ class Learning:
     """Shared by a client, its copies and its threads."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._book: EstimateBook = ledger if isinstance(ledger, EstimateBook) else EstimateTable()
+        self._lock = threading.RLock()
+        self._book = ledger if isinstance(ledger, EstimateBook) else None
+        self._table = EstimateTable()
         self._targets: dict[str, TargetSpeed] = {}
         self._drafts: dict[str, DraftSpeed] = {}
 
     def estimates(self, target: str, workload: str) -> Estimates:
         """What is known when a request begins."""
-        return Estimates(self._book.estimates(target, workload), self._book.estimates(target))
+        if self._book is not None:
+            return Estimates(self._book.estimates(target, workload), self._book.estimates(target))
+        with self._lock:
+            return Estimates(self._table.estimates(target, workload), self._table.estimates(target))
+
+    def renew_locks(self) -> None:
+        """After a fork, in the child."""
+        self._lock = threading.RLock()
 
     def observe(self, target: str, workload: str, note: Note) -> bool:
         """Take in a note of the engine. Whether it was for this."""
         if note.kind == "estimates":
-            self._book.add_estimates(target, workload, note.data["delta"])
+            self._observed(target, workload, note.data["delta"])
         elif note.kind == "drafted":
             self._drafted(note.data)
         else:
             return False
         return True
 
+    def _observed(self, target: str, workload: str, delta: Delta) -> None:
+        if self._book is not None:
+            self._book.add_estimates(target, workload, delta)
+            return
+        with self._lock:
+            self._table.add_estimates(target, workload, delta)
+
     def called(self, target: str, usage: Usage | None, seconds: float | None) -> None:
         """A target call is over."""
         if usage is not None and seconds is not None and not usage.estimated:
             fresh = max(0, usage.input_tokens - (usage.cached_tokens or 0))
-            seen = self._targets.pop(target, TargetSpeed())
-            self._targets[target] = seen.observe(fresh, usage.output_tokens, seconds)
-            while len(self._targets) > _MOST:
-                self._targets.pop(next(iter(self._targets)), None)
+            with self._lock:
+                seen = self._targets.pop(target, TargetSpeed())
+                self._targets[target] = seen.observe(fresh, usage.output_tokens, seconds)
+                if len(self._targets) > _MOST:
+                    del self._targets[next(iter(self._targets))]
 
     def speed(self, target: str) -> Speed:
         """Seconds of the target's calls; the stated prior before any."""
-        return self._targets.get(target, TargetSpeed()).speed
+        with self._lock:
+            return self._targets.get(target, TargetSpeed()).speed
 
     def measured(self, target: str) -> Speed | None:
         """The same, ``None`` before any."""
-        seen = self._targets.get(target)
+        with self._lock:
+            seen = self._targets.get(target)
         return None if seen is None else seen.speed
 
     def draft_seconds(self) -> Mapping[str, float]:
         """Seconds a token, by drafter."""
-        return {name: speed.decode for name, speed in list(self._drafts.items())}
+        with self._lock:
+            return {name: speed.decode for name, speed in self._drafts.items()}
 
     def _drafted(self, data: Mapping[str, Any]) -> None:
         name = str(data["drafter"])
-        self._drafts[name] = self._drafts.get(name, DraftSpeed()).observe(data["tokens"], data["seconds"])
+        with self._lock:
+            self._drafts[name] = self._drafts.get(name, DraftSpeed()).observe(data["tokens"], data["seconds"])

@@ -67,6 +67,7 @@ class Runtime:
         self._lock = threading.RLock()
         self.permits.renew_locks()
         self.breaker.renew_locks()
+        self.learning.renew_locks()
 
     # --- what is known of the endpoint -----------------------------------------------------------
 

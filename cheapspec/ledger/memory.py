@@ -11,18 +11,21 @@ Rules
   count one as free.
 * Sessions are kept to find the requests made inside them: the newest ``capacity`` of them.
 * Traces are kept with their request, ``trace_tokens`` positions of them at most: the oldest ones go first.
+* A fork waits for nobody: the child's copy has a lock of its own, since a thread may have held the parent's.
 * Nothing raises: a book that cannot be kept must not cost the caller a reply that was paid for. What
   could not be written is counted in ``Totals.lost``.
 """
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from threading import RLock
 from typing import Any
+from weakref import WeakSet
 
 from cheapspec.core.bill import DECISIONS, UNSETTLED, read_bill, read_info
 from cheapspec.core.books import SessionRow, Trace
@@ -103,17 +106,25 @@ class MemoryLedger:
         self._dropped = Totals()
         self._lost = 0
         self._estimates = EstimateTable()
+        _ledgers.add(self)
+
+    def renew_locks(self) -> None:
+        """After a fork, in the child."""
+        self._lock = RLock()
 
     def estimates(self, target: str, workload: str | None = None) -> Counts:
         """See :class:`cheapspec.core.books.EstimateBook`."""
-        return self._estimates.estimates(target, workload)
+        with self._lock:
+            return self._estimates.estimates(target, workload)
 
     def add_estimates(self, target: str, workload: str, delta: Delta) -> None:
-        self._estimates.add_estimates(target, workload, delta)
+        with self._lock:
+            self._estimates.add_estimates(target, workload, delta)
 
     def estimate_rows(self) -> list[Row]:
         """See :class:`cheapspec.core.records.EstimateReader`."""
-        return self._estimates.rows()
+        with self._lock:
+            return self._estimates.rows()
 
     def open_request(self, row: RequestRow) -> None:
         with self._lock:
@@ -249,6 +260,18 @@ class MemoryLedger:
             for entry in self._entries.values():
                 sums = _add(sums, entry)
             return replace(sums, lost=self._lost)
+
+
+_ledgers: WeakSet[MemoryLedger] = WeakSet()
+
+
+def _renew_locks() -> None:
+    for ledger in list(_ledgers):
+        ledger.renew_locks()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
 
 
 def _add(sums: Totals, entry: _Entry) -> Totals:

@@ -117,7 +117,24 @@ def test_a_table_keeps_workloads_apart_and_together() -> None:
     table.add_estimates("t", "two", {key: Count(2, 0, 1.9)})
     assert table.estimates("t", "one") == {key: Count(4, 3, 3.9)}
     assert table.estimates("t")[key].trials == pytest.approx(6, rel=0.01)
-    assert [row[:4] for row in table.rows()] == [("t", "one", *key), ("t", "two", *key)]
+    assert sorted(row[:4] for row in table.rows()) == [("t", "one", *key), ("t", "two", *key)]
     for number in range(9):
         table.add_estimates("t", f"w{number}", {key: Count(1, 1, 1)})
     assert table.estimates("t", "one") == {} != table.estimates("t", "w8")
+    assert table.estimates("t")[key].trials == pytest.approx(15, rel=0.01)
+    for number in range(9):
+        table.add_estimates(f"t{number}", "one", {key: Count(1, 1, 1)})
+    assert table.estimates("t") == {} != table.estimates("t8")
+
+
+def test_a_table_forgets_what_was_not_used_for_longest() -> None:
+    """A workload that was asked for, or added to, stays before one that was seen later and never again."""
+    key: tuple[str, str] = ("m", "0.9")
+    table = EstimateTable(most=3)
+    for workload in ("read", "written", "idle"):
+        table.add_estimates("t", workload, {key: Count(1, 1, 1)})
+    table.add_estimates("t", "written", {key: Count(1, 1, 1)})
+    assert table.estimates("t", "read") != {}
+    table.add_estimates("t", "new", {key: Count(1, 1, 1)})
+    assert table.estimates("t", "idle") == {}
+    assert all(table.estimates("t", workload) for workload in ("read", "written", "new"))

@@ -42,7 +42,7 @@ def test_in_memory_what_was_observed_is_known_at_once(make: Callable[[], Estimat
 
 
 def test_a_table_is_bounded() -> None:
-    """The workload that was seen first goes first."""
+    """The workload that was used last goes last."""
     table = EstimateTable(most=4)
     for number in range(20):
         table.add_estimates("m@u", f"w{number}", ONE)
@@ -104,7 +104,7 @@ def test_many_writers_lose_nothing(url: str) -> None:
 
 
 def test_a_store_that_hangs_is_not_waited_for() -> None:
-    """The first question gives it a moment, later ones none; what is observed here is known meanwhile."""
+    """No question waits; what is observed here is known meanwhile."""
     released = threading.Event()
 
     def read() -> list[Row]:
