@@ -68,7 +68,7 @@ class Shape:
 
 
 SHAPES: Final[dict[str, Shape]] = {
-    "judge": Shape(65, 1),
+    "judge": Shape(60, 1),
     "answer": Shape(24, 6, shown=False),
     "ok_or_answer": Shape(75, 2, replies=True),
 }

@@ -64,15 +64,17 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One threshold tried. ``accepted`` and ``failures``: of the batch; ``bound``: the loss not exceeded with the
-    confidence asked for.
-    """
+    """One threshold tried on ``n`` audited requests: ``failures`` of the ``accepted`` ones were bad."""
 
     threshold: float
+    n: int
     accepted: int
     failures: int
-    bound: float
     holds: bool
+
+    def bound(self, confidence: float = CONFIDENCE) -> float:
+        """The loss that is not exceeded with this confidence, for the report."""
+        return upper_bound(self.n, self.failures, confidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +207,7 @@ def trials(
         accepted = [one for one in given if one.score is not None and one.score >= threshold]
         failures = sum(one.bad for one in accepted)
         holds = bool(batch) and promised(len(batch), failures, loss, confidence)
-        made.append(Trial(threshold, len(accepted), failures, upper_bound(len(batch), failures, confidence), holds))
+        made.append(Trial(threshold, len(batch), len(accepted), failures, holds))
         if not holds:
             break
     return made
