@@ -18,8 +18,10 @@ Rules
 
 What a step may lose: all that was paid so far, its scoring call uncached, the hand-off's reading uncached, writing the
 cache at its surcharge, *less* the part of the request's own baseline that is certain by now (its prompt as the direct
-call would have read it, its verified tokens). A reply of which nothing was shown may still go direct: then all that was
-paid is lost. The tokens that the target writes are in the baseline too and are not counted.
+call would have read it, its verified tokens). A token that the step gains is read once more by the hand-off and is in
+the baseline at output price: none can be the worst case, unless reading is dearer than writing. The tokens that the
+target writes are in the baseline too and are not counted. A reply of which nothing was shown may still go direct: then
+all that was paid is lost.
 
 A call that broke and may have been billed is in what was paid. Scoring is never repeated; a hand-off that broke is,
 and its second reading is *not* held beforehand: the target alone, broken off at the same token, would have been sent
@@ -144,26 +146,29 @@ def at_risk(
     least that the prompt may be, if not ``context_tokens``. ``None``: there is no bound, as prices change with the
     length of the input somewhere between the two calls.
     """
-    known = context_tokens if prompt_tokens is None else prompt_tokens
-    if prices.at(context_tokens + draft_tokens + 1 + draws) != prices.at(known):
+    longest = context_tokens + draft_tokens + 1 + draws
+    stepped = prices.at(longest)
+    if stepped != prices.at(context_tokens if prompt_tokens is None else prompt_tokens):
         return None
-
-    def most(*, first: bool) -> Decimal:
-        return spent + worst_case(prices, context_tokens, draft_tokens, first=first, forced=forced, draws=draws)
-
-    return max(most(first=True) - sure, most(first=False) if restartable else Decimal(0), Decimal(0))
+    scored = spent + worst_case(prices, context_tokens, draft_tokens, forced=forced, draws=draws)
+    per_input = _reading(stepped)
+    gained = (longest - context_tokens) * max(Decimal(0), per_input - stepped.output / _MILLION)
+    again = context_tokens * per_input + stepped.request + gained
+    return max(scored + again - sure, scored if restartable else Decimal(0), Decimal(0))
 
 
 def worst_case(
-    prices: Prices, context_tokens: int, draft_tokens: int, *, first: bool, forced: bool = False, draws: int = 0
+    prices: Prices, context_tokens: int, draft_tokens: int, *, forced: bool = False, draws: int = 0
 ) -> Decimal:
-    """Dollars that scoring ``draft_tokens`` after ``context_tokens`` costs at most, everything read uncached and
-    written to the cache at its surcharge. ``first``: the hand-off's reading is counted too. ``forced``, ``draws``: as
+    """Dollars that scoring ``draft_tokens`` after ``context_tokens`` costs at most, draws included; as
     :func:`at_risk`.
     """
-    read_tokens = context_tokens + draft_tokens + 1 + draws
-    stepped = prices.at(read_tokens)
-    per_input = max(stepped.input, stepped.cache_write or stepped.input, stepped.cached_input or stepped.input)
-    read = read_tokens * per_input / _MILLION + stepped.request
+    longest = context_tokens + draft_tokens + 1 + draws
+    stepped = prices.at(longest)
     written = (draft_tokens + 1 if forced else 1) + draws
-    return (1 + draws + first) * read + written * stepped.output / _MILLION
+    return (1 + draws) * (longest * _reading(stepped) + stepped.request) + written * stepped.output / _MILLION
+
+
+def _reading(prices: Prices) -> Decimal:
+    """Dollars of an input token at most."""
+    return max(prices.input, prices.cache_write or prices.input, prices.cached_input or prices.input) / _MILLION

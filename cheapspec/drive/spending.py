@@ -22,7 +22,7 @@ from decimal import Decimal
 
 import httpx2
 
-from cheapspec.core.allowance import worst_case
+from cheapspec.core.allowance import at_risk, worst_case
 from cheapspec.core.books import Grant, Reservations
 from cheapspec.core.counting import input_bound
 from cheapspec.core.exposure import OUTPUT_BOUND, exposure
@@ -96,13 +96,11 @@ def _plans(admitted: Admitted) -> list[Decimal]:
     plans: list[Decimal] = []
     for steps, longest in _SHAPES[:1] if fixed else _SHAPES:
         tokens = min(drafted, longest or drafted)
-        usd = sum(
-            (
-                worst_case(prices, context + done * tokens, tokens, first=done == steps - 1, forced=forced)
-                for done in range(steps)
-            ),
-            Decimal(0),
-        )
+        shown = [context + done * tokens for done in range(steps)]
+        spent = sum((worst_case(prices, known, tokens, forced=forced) for known in shown[:-1]), Decimal(0))
+        usd = at_risk(prices, shown[-1], tokens, spent=spent, prompt_tokens=context, forced=forced)
+        if usd is None:
+            continue
         usd = usd if most is None else min(usd, most)
         if usd > 0 and (not plans or usd < plans[-1]):
             plans.append(usd)

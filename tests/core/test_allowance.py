@@ -157,16 +157,20 @@ test_no_order_of_steps_losses_gains_and_deaths_breaks_the_promise = Requests.Tes
 def test_what_may_be_lost_is_what_was_paid_and_two_readings_less_the_certain_baseline() -> None:
     """By hand: 1,000 tokens of context, 100 drafted, input at 1, writing the cache at 1.25, output at 5, a fee of 3."""
     prices = Prices(Decimal(1), Decimal(5), Decimal("0.1"), Decimal("1.25"), Decimal(3) / 1_000_000)
-    reading, micro = Decimal("1376.25") + 3, Decimal("0.000001")
-    assert at_risk(prices, 1000, 100) == (2 * reading + 5) * micro
-    assert at_risk(prices, 1000, 100, sure=1000 * micro, spent=7 * micro) == (2 * reading + 5 - 993) * micro
-    assert at_risk(prices, 1000, 100, sure=2000 * micro) == (reading + 5) * micro, "it may go direct"
-    assert at_risk(prices, 1000, 100, sure=2000 * micro, restartable=False) == (2 * reading + 5 - 2000) * micro
+    micro = Decimal("0.000001")
+    score, again = Decimal("1376.25") + 3 + 5, 1250 + 3
+    assert at_risk(prices, 1000, 100) == (score + again) * micro
+    assert at_risk(prices, 1000, 100, sure=1000 * micro, spent=7 * micro) == (score + again - 993) * micro
+    assert at_risk(prices, 1000, 100, sure=2000 * micro) == score * micro, "it may go direct"
+    assert at_risk(prices, 1000, 100, sure=2000 * micro, restartable=False) == (score + again - 2000) * micro
     assert at_risk(prices, 1000, 100, sure=9000 * micro, restartable=False) == 0
-    assert at_risk(prices, 1000, 100, forced=True) == (2 * reading + 505) * micro
-    drawn = Decimal("1380") + 3  # a token more to read, and twice
-    assert at_risk(prices, 1000, 100, draws=3) == (5 * drawn + 20) * micro
-    assert at_risk(Prices(Decimal(1), Decimal(5), Decimal(2)), 9, 0) == (2 * 20 + 5) * micro, "a cache may be dearer"
+    assert at_risk(prices, 1000, 100, forced=True) == (score + 500 + again) * micro
+    drawn = Decimal("1380") + 3  # three tokens more to read, four times
+    assert at_risk(prices, 1000, 100, draws=3) == (4 * drawn + 20 + again) * micro
+    dear = Prices(Decimal(1), Decimal(5), Decimal(2))
+    assert at_risk(dear, 9, 0) == (20 + 5 + 18) * micro, "a cache may be dearer"
+    cheap = Prices(Decimal(2), Decimal("0.5"))
+    assert at_risk(cheap, 10, 5) == (32 + Decimal("0.5") + 20 + 6 * Decimal("1.5")) * micro, "reading may be dearer"
 
 
 def test_prices_that_change_between_the_calls_have_no_bound() -> None:
@@ -174,5 +178,5 @@ def test_prices_that_change_between_the_calls_have_no_bound() -> None:
     prices = Prices(Decimal(1), Decimal(5), steps=((1100, Prices(Decimal(2), Decimal(9))),))
     assert at_risk(prices, 1000, 100) is None
     assert at_risk(prices, 1000, 50) is not None
-    assert at_risk(prices, 1150, 50) == (2 * Decimal(1201) * 2 + 9) / 1_000_000
+    assert at_risk(prices, 1150, 50) == (Decimal(1201) * 2 + 9 + 1150 * 2) / 1_000_000
     assert at_risk(prices, 1150, 50, prompt_tokens=1000) is None

@@ -90,13 +90,12 @@ def test_what_a_step_asks_for_bounds_what_it_loses() -> None:
 
 def test_the_worst_case_is_dearer_for_a_forced_target_and_for_cache_writes() -> None:
     """Forcing bills the draft as output; a surcharge on cache writes enters every token that is read."""
-    plain = worst_case(PRICES, 1000, 100, first=True)
-    assert worst_case(PRICES, 1000, 100, first=True, forced=True) > plain
+    plain = worst_case(PRICES, 1000, 100)
+    assert worst_case(PRICES, 1000, 100, forced=True) == plain + 100 * Decimal(3) / 1_000_000
     surcharged = Prices(PRICES.input, PRICES.output, PRICES.cached_input, cache_write=Decimal("0.375"))
-    assert worst_case(surcharged, 1000, 100, first=True) > plain
-    assert worst_case(PRICES, 1000, 100, first=False) < plain
-    # by hand: 1,101 tokens in and one out, and the hand-off's 1,101
-    assert plain == (2 * 1101 * Decimal("0.3") + Decimal(3)) / 1_000_000
+    assert worst_case(surcharged, 1000, 100) > plain
+    # by hand: 1,101 tokens in and one out
+    assert plain == (1101 * Decimal("0.3") + Decimal(3)) / 1_000_000
 
 
 def test_an_account_serves_as_the_permit() -> None:
@@ -131,7 +130,7 @@ def test_a_prompt_of_unknown_length_is_estimated_on_the_long_side() -> None:
         permit=permits,
     )
     tokens = len(model.encode(model.render(asked().messages)))
-    assert permits.asked and permits.asked[0] >= worst_case(PRICES, tokens, 1, first=True) / 2
+    assert permits.asked and permits.asked[0] >= worst_case(PRICES, tokens, 1)
 
 
 def test_the_seconds_of_the_hand_off_are_told() -> None:
