@@ -7,7 +7,7 @@ Output in the documents is never typed. A block names what it shows, and the scr
 
 * ``cheapspec …``: the output of that command, run with an empty environment in an empty folder; it must
   exit with status 0 and be the same every time. A command on ``sample.db`` finds the ledger of
-  ``scripts/sample_ledger.py`` there.
+  ``scripts/sample_ledger.py`` there, one on ``requests.jsonl`` the files of ``examples/batch``.
 * ``settings``: the table of the keywords of ``Speculation``, from its code.
 * ``agreement``: the planner's table of how often a draft token is accepted; ``plans``: what it decides about
   the same draft in several situations.
@@ -21,6 +21,7 @@ import inspect
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -145,6 +146,8 @@ def output(command: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         if "sample.db" in command:
             write_sample(Path(folder, "sample.db"))
+        if "requests.jsonl" in command:
+            shutil.copytree(ROOT / "examples" / "batch", folder, dirs_exist_ok=True)
         environment |= {"HOME": folder, "CHEAPSPEC_CACHE": str(cache_folder())}
         done = subprocess.run(
             [str(Path(sys.executable).with_name(executable)), *arguments],

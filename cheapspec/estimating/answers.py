@@ -3,7 +3,7 @@
 Rules
 -----
 * A comparison is made only where it means something: the reply *is* JSON (or one fenced block of it), or it ends with
-  a number, or marks one as its answer. Of any other text nothing is claimed.
+  a number (and its unit), or marks one as its answer. Of any other text nothing is claimed.
 * Equality is typed (:mod:`cheapspec.rules.extract`): 1 = 1.0, keys in any order.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["KINDS", "Compared", "answer_kind", "compare"]
 KINDS = ("number", "json")
 
 _FENCED = re.compile(r"\A\s*```\w*\n.*\n```\s*\Z", re.DOTALL)
-_ENDS_WITH_NUMBER = re.compile(r"\d[\d.,]*\s*\S{0,3}[\s*_`.)\]}$]*\Z")
+_ENDS_WITH_NUMBER = re.compile(r"\d[\d.,]*\s*(?:[^\W\d_]+|[^\w\s]{1,2})?[\s*_`.)\]}$]*\Z")
 _MARKED = re.compile(r"####|\\boxed\s*\{|\banswer\s*(?:is|:)", re.IGNORECASE)
 _NUMBER = LastNumber()
 

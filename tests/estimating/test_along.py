@@ -175,6 +175,8 @@ def test_workloads_are_named_by_system_prompt_or_metadata(along: Along) -> None:
         ("So the answer is 42.", "number"),
         ("The total is $1,234.50", "number"),
         ("#### 7\nThat was easy.", "number"),
+        ("Two wheels have 64 spokes.", "number"),
+        ("It grows by **12 %**.", "number"),
         ('{"a": 1}', "json"),
         ('```json\n{"a": [1]}\n```', "json"),
         ('{"a": 1', None),
