@@ -125,7 +125,7 @@ def _show(console: Console, plan: Plan, model: str, base_url: str) -> None:
     console.print(
         Text(
             f"A context token costs {context.q0:g} of the input price in a direct call, {context.qs:g} in a scoring "
-            f"call, {context.qh:g} in a hand-off. Nothing was sent to the target.",
+            f"call, {context.qh:g} in a hand-off. At most: with one scored round. Nothing was sent to the target.",
             "dim",
         ),
         soft_wrap=True,

@@ -4,8 +4,11 @@ Rules
 -----
 * The alternatives are going direct and, for each draft, having it scored as the planner would. What is expected of
   the latter is what direct costs less the plan's gain, later rounds included.
-* The worst case of scoring is that of direct plus what the allowance would let the request hold for the round
-  (:func:`cheapspec.core.allowance.at_risk`).
+* The worst case of direct is the caller's to tell (:mod:`cheapspec.core.exposure`). That of scoring is for one round
+  and the hand-off after it: direct's, plus what the request would hold of the allowance for the round
+  (:func:`cheapspec.core.allowance.at_risk`), in the dearer of two service tiers. A further round may add what the
+  allowance bears then.
+* Seconds are those of the look-ahead where the objective is latency; else of one round and the hand-off after it.
 * Allowed is what the endpoint can do, the headroom bears and the latency ceiling admits. Chosen is the
   cheapest allowed alternative: in dollars, or in seconds where the objective is latency.
 * With fixed draft tokens nothing is planned: the first draft is scored, and what is expected of that is one round
@@ -35,7 +38,8 @@ _MILLION = Decimal(1_000_000)
 @dataclass(frozen=True, slots=True)
 class PlanAlternative:
     """One way. ``action``: ``direct`` or ``score``; ``draft_tokens``: scored in the first round. Dollars are what the
-    target would be paid, ``expected_seconds`` until the reply is whole. ``why``: one sentence with the numbers.
+    target would be paid, ``worst_usd`` at most: with one scored round, where one is. ``expected_seconds``: until the
+    reply is whole. ``why``: one sentence with the numbers.
     """
 
     action: str
@@ -91,7 +95,9 @@ class Plan:
             tokens = f", {one.draft_tokens} draft tokens" if one.action == "score" else ""
             expected, worst = (_dollars(usd) for usd in (one.expected_usd, one.worst_usd))
             seconds = "" if one.expected_seconds is None else f", about {one.expected_seconds:.2f} s"
-            lines += [f"{mark} {one.name}{tokens}: expected {expected}, at most {worst}{seconds}", f"    {one.why}"]
+            rounds = " with one round" if one.action == "score" and one.worst_usd is not None else ""
+            told = f"{mark} {one.name}{tokens}: expected {expected}, at most {worst}{rounds}{seconds}"
+            lines += [told, f"    {one.why}"]
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -117,7 +123,9 @@ class Situation:
     """What is known before a request is spent on.
 
     ``prompt_tokens``: of the prompt. ``reply_tokens``: expected of the reply; ``None``: as long as the longest
-    draft. ``limit``: the caller's. ``cached_share``: of the prompt, in the direct call (0 to 1). ``headroom``:
+    draft. ``limit``: the caller's. ``direct_worst``: dollars of the request alone at most, ``None`` unknown.
+    ``tier``: the service tier asked for. ``draws``: single tokens that a sampling target may be asked for after a
+    round. ``cached_share``: of the prompt, in the direct call (0 to 1). ``headroom``:
     dollars that the next round may risk, ``None`` no limit. ``speed``, ``draft_decode``: seconds
     (:mod:`cheapspec.core.speed`), ``None`` not measured. ``max_added_seconds``: the latency ceiling. ``fixed``: a
     given number of draft tokens a round, planner and allowance off.
@@ -139,6 +147,9 @@ class Situation:
     max_added_seconds: float | None = None
     objective: str = "cost"
     fixed: int | None = None
+    direct_worst: Decimal | None = None
+    tier: str | None = None
+    draws: int = 0
 
 
 def alternatives(situation: Situation, drafts: Sequence[Draft], rates: RequestRates | None = None) -> Plan:
@@ -158,19 +169,17 @@ def alternatives(situation: Situation, drafts: Sequence[Draft], rates: RequestRa
 
 def _direct(situation: Situation, reply: int | None) -> PlanAlternative:
     prices, speed, length = situation.prices, situation.speed, f"a reply of about {reply} tokens"
-    expected = worst = seconds = None
-    if prices is not None:
-        read = situation.prompt_tokens * prices.input / _MILLION
-        if reply is not None:
-            expected = read * Decimal(situation.context.q0) + reply * prices.output / _MILLION + prices.request
-        if situation.limit is not None:
-            worst = read + situation.limit * prices.output / _MILLION + prices.request
+    expected = seconds = None
+    if prices is not None and reply is not None:
+        stepped = prices.at(situation.prompt_tokens)
+        read = situation.prompt_tokens * stepped.input / _MILLION
+        expected = read * Decimal(situation.context.q0) + reply * stepped.output / _MILLION + stepped.request
     if speed is not None and reply is not None:
         fresh = (1 - situation.cached_share) * situation.prompt_tokens
         seconds = speed.round_trip + speed.prefill * fresh + speed.decode * reply
     why = f"the target alone: {situation.prompt_tokens} prompt tokens at {situation.context.q0:g} of the input price, "
     why += "a reply of unknown length" if reply is None else length
-    return PlanAlternative("direct", None, None, 0, expected, worst, seconds, True, why)
+    return PlanAlternative("direct", None, None, 0, expected, situation.direct_worst, seconds, True, why)
 
 
 def _scored(situation: Situation, draft: Draft, beliefs: RequestRates, direct: PlanAlternative) -> PlanAlternative:
@@ -217,13 +226,16 @@ def _scored(situation: Situation, draft: Draft, beliefs: RequestRates, direct: P
             allowed = False
     seconds = None
     if in_seconds is not None and direct.expected_seconds is not None:
-        won = gain(
-            survival(outlook.head(count)),
-            rates=in_seconds,
-            context_tokens=situation.prompt_tokens,
-            context=timed,
-            first=True,
-        )
+        won = decision.expected_gain if by_seconds else None
+        if won is None:
+            won = gain(
+                survival(outlook.head(count)),
+                rates=in_seconds,
+                context_tokens=situation.prompt_tokens,
+                context=timed,
+                first=True,
+                finish=_finish(situation, draft, outlook, count),
+            )
         seconds = direct.expected_seconds - won + in_seconds.drafting * len(draft.tokens)
         ceiling = situation.max_added_seconds
         if ceiling is not None and seconds > direct.expected_seconds + ceiling:
@@ -253,7 +265,8 @@ def _fixed(
     if situation.prices is not None:
         rates, survived = Rates.of(situation.prices, forced=forced), survival(outlook.head(count))
         tokens = situation.prompt_tokens
-        won = gain(survived, rates=rates, context_tokens=tokens, context=situation.context, first=True)
+        finish = _finish(situation, draft, outlook, count)
+        won = gain(survived, rates=rates, context_tokens=tokens, context=situation.context, first=True, finish=finish)
         expected = None if direct.expected_usd is None else direct.expected_usd - Decimal(won)
         held = _held(situation, situation.prices, count, forced=forced)
         worst = None if direct.worst_usd is None or held is None else direct.worst_usd + held
@@ -261,11 +274,25 @@ def _fixed(
     return PlanAlternative("score", situation.rule, draft.drafter, count, expected, worst, None, allowed, decision.why)
 
 
+def _finish(situation: Situation, draft: Draft, outlook: Outlook, count: int) -> float:
+    """Probability that the reply ends with a first round of so many tokens, all of them accepted."""
+    ends = 1.0 if count == situation.limit else outlook.end if draft.end == "stop" and count == len(draft.tokens) else 0
+    return ends * survival(outlook.head(count))[-1] if ends else 0.0
+
+
 def _held(situation: Situation, prices: Prices, count: int, *, forced: bool) -> Decimal | None:
     """What the request would hold of the allowance for its first round; ``None``: it has no bound."""
-    read = situation.prompt_tokens * prices.at(situation.prompt_tokens).input / _MILLION
-    sure = read * Decimal(situation.context.q0) + prices.request
-    return at_risk(prices, situation.prompt_tokens, count, sure=sure, forced=forced)
+    worst = Decimal(0)
+    for tier in (prices.of_tier(situation.tier), prices):  # another tier may serve it than was asked for
+        if tier is None:
+            return None
+        stepped = tier.at(situation.prompt_tokens)
+        sure = situation.prompt_tokens * stepped.input / _MILLION * Decimal(situation.context.q0) + stepped.request
+        told = at_risk(tier, situation.prompt_tokens, count, sure=sure, forced=forced, draws=situation.draws)
+        if told is None:
+            return None
+        worst = max(worst, told)
+    return worst
 
 
 def _dollars(usd: Decimal | None) -> str:

@@ -24,6 +24,7 @@ from cheapspec.core.alternatives import Plan, PlanAlternative, Situation, altern
 from cheapspec.core.assumed import assumed_draft, assumed_prompt
 from cheapspec.core.drafting import Draft
 from cheapspec.core.estimate import Estimates
+from cheapspec.core.fetching import LONGEST
 from cheapspec.core.lookup import Prediction
 from cheapspec.core.planner import ContextPrices
 from cheapspec.core.ports import Drafter, NoDraft
@@ -112,6 +113,9 @@ def _planned(
         max_added_seconds=settings.max_added_latency,
         objective=settings.objective,
         fixed=settings.draft_tokens,
+        direct_worst=request_worst(runtime, passed),
+        tier=passed.tier,
+        draws=LONGEST if parsed.samples else 0,
     )
     made = alternatives(situation, drafts, RequestRates(estimates))
     asked = {drafter.name for drafter in drafters} if draft else {one.drafter for one in drafts if one.static}

@@ -16,14 +16,14 @@ from cheapspec.core.drafting import Draft
 from cheapspec.core.money import Prices
 from cheapspec.core.planner import ContextPrices, Rates, gain, plan
 from cheapspec.core.priors import RequestRates, survival
-from cheapspec.core.speed import Speed
+from cheapspec.core.speed import Speed, seconds_context, seconds_rates
 
 PRICES = Prices(Decimal("0.4"), Decimal(3), Decimal("0.04"))
 CONTEXT = ContextPrices(q0=1.0, qs=0.1, qh=0.1)
 SURE = Draft((DraftToken("x", math.log(0.999)),) * 80, "ollama:small", "stop")
 VAGUE = Draft((DraftToken("x", math.log(0.3)),) * 80, "ollama:other", "stop")
 GIVEN = Draft((DraftToken("x"),) * 80, "prediction", static=True)
-COLD = Situation(200, PRICES, CONTEXT, limit=300)
+COLD = Situation(200, PRICES, CONTEXT, limit=300, direct_worst=Decimal("0.00098"))
 
 
 def held(draft_tokens: int) -> Decimal:
@@ -118,9 +118,9 @@ def test_what_is_unknown_stays_unknown() -> None:
     unknown = alternatives(replace(COLD, prices=None), [SURE])
     assert unknown.chosen == "direct" and not unknown.alternatives[1].allowed
     assert unknown.alternatives[0].expected_usd is None and unknown.to_dict()["prices"] == {}
-    endless = alternatives(replace(COLD, limit=None), [SURE])
+    endless = alternatives(replace(COLD, limit=None, direct_worst=None), [SURE])
     assert [one.worst_usd for one in endless.alternatives] == [None, None]
-    empty = alternatives(replace(COLD, limit=None), [])
+    empty = alternatives(replace(COLD, limit=None, direct_worst=None), [])
     assert empty.alternatives[0].expected_usd is None and "unknown length" in empty.alternatives[0].why
     blind = alternatives(replace(COLD, can_score=False), [SURE])
     assert not blind.alternatives[1].allowed and "cannot score" in blind.alternatives[1].why
@@ -156,12 +156,12 @@ def test_fixed_draft_tokens_are_not_planned() -> None:
     assert [vague.draft_tokens, sure.draft_tokens] == [8, 8] and "no planning" in vague.why
     assert direct.expected_usd is not None and direct.worst_usd is not None and sure.expected_usd is not None
     survived = survival(RequestRates().outlook(SURE.tokens, SURE.drafter).head(8))
-    won = gain(survived, rates=Rates.of(PRICES), context_tokens=200, context=CONTEXT, first=True)
+    won = gain(survived, rates=Rates.of(PRICES), context_tokens=200, context=CONTEXT, first=True)  # 8 of 80: no end
     assert sure.expected_usd == direct.expected_usd - Decimal(won)
     assert sure.worst_usd == direct.worst_usd + held(8)
-    endless = alternatives(replace(fixed, limit=None, prices=None), [SURE])
+    endless = alternatives(replace(fixed, limit=None, direct_worst=None, prices=None), [SURE])
     assert endless.chosen == "score ollama:small" and endless.alternatives[1].expected_usd is None
-    assert alternatives(replace(fixed, limit=None), [SURE]).alternatives[1].worst_usd is None
+    assert alternatives(replace(fixed, limit=None, direct_worst=None), [SURE]).alternatives[1].worst_usd is None
     assert alternatives(replace(fixed, can_score=False), [SURE]).chosen == "direct"
 
 
@@ -171,7 +171,66 @@ def test_a_plan_can_be_read() -> None:
     assert lines[0] == "score ollama:small"
     assert lines[1].startswith("- direct: expected $0.000320, at most $0.000980, about ")
     assert lines[3].startswith("* score ollama:small, 80 draft tokens: expected $0.0001")
-    refused = replace(alternatives(replace(COLD, limit=None, can_score=False), [SURE]), reason="tools", detail="tools")
+    assert " with one round, about " in lines[3] and "with one round" not in lines[1]
+    refused = replace(
+        alternatives(replace(COLD, limit=None, direct_worst=None, can_score=False), [SURE]),
+        reason="tools",
+        detail="tools",
+    )
     assert str(refused).splitlines()[0] == "direct (tools: tools)"
     assert "x score ollama:small" in str(refused) and "at most unknown" in str(refused)
     assert str(replace(refused, detail="")).splitlines()[0] == "direct (tools)"
+
+
+def test_the_worst_case_of_scoring_is_that_of_the_dearer_tier() -> None:
+    """Another tier may serve a request than was asked for; of a tier without a price nothing is known."""
+    tiers = (("flex", Prices(Decimal("0.2"), Decimal("1.5"))), ("priority", Prices(Decimal("0.8"), Decimal(6))))
+    tiered = replace(COLD, prices=replace(PRICES, tiers=tiers))
+    plain, flex, priority, unknown = (
+        alternatives(replace(tiered, tier=tier), [SURE]).alternatives[1].worst_usd
+        for tier in (None, "flex", "priority", "scale")
+    )
+    assert plain is not None and flex == plain and priority is not None and priority > plain
+    assert unknown is None
+
+
+def test_draws_of_a_sampling_target_are_in_the_worst_case() -> None:
+    """Each may read the whole context again."""
+    one, more = (alternatives(replace(COLD, draws=draws), [SURE]).alternatives[1].worst_usd for draws in (0, 4))
+    assert one is not None and more is not None and more > one
+
+
+def test_a_long_prompt_is_expected_at_its_own_price() -> None:
+    """Prices that change with the length of the input are those of this prompt."""
+    stepped = replace(PRICES, steps=((100, Prices(Decimal("0.8"), Decimal(6), Decimal("0.08"))),))
+    direct = alternatives(replace(COLD, prices=stepped), [SURE]).alternatives[0]
+    assert direct.expected_usd == pytest.approx(2 * (Decimal("0.00008") + Decimal("0.00024")))
+
+
+def test_expected_seconds_are_those_that_the_choice_was_made_by() -> None:
+    """With the objective latency the look-ahead's; else of one round, which may end the reply where the draft does."""
+    speed = Speed(0.2, 0.0001, 0.02)
+    quick = alternatives(replace(COLD, speed=speed, objective="latency"), [SURE]).alternatives
+    outlook = RequestRates().outlook(SURE.tokens, SURE.drafter)
+    timed = seconds_context(0.0, scoring_reuses=True)
+    planned = plan(
+        0, PRICES, 200, timed, SURE.tokens, finished=True, remaining=300, outlook=outlook, rates=seconds_rates(speed)
+    )
+    assert planned.expected_gain is not None and quick[0].expected_seconds is not None
+    assert quick[1].expected_seconds == pytest.approx(quick[0].expected_seconds - planned.expected_gain)
+    ends, open_end = (
+        alternatives(replace(COLD, speed=speed), [draft]).alternatives[1].expected_seconds
+        for draft in (SURE, replace(SURE, end=None))
+    )
+    assert ends is not None and open_end is not None and ends < open_end
+    filled = alternatives(replace(COLD, speed=speed, limit=80), [replace(SURE, end=None)]).alternatives[1]
+    assert filled.expected_seconds is not None and filled.expected_seconds < ends
+
+
+def test_where_prices_change_between_two_calls_nothing_bounds_a_round() -> None:
+    """Its prompt is below the step, and what is scored after it may be above."""
+    stepped = replace(PRICES, steps=((210, Prices(Decimal("0.8"), Decimal(6))),))
+    told = alternatives(replace(COLD, prices=stepped), [SURE]).alternatives[1]
+    assert told.worst_usd is None
+    bounded = alternatives(replace(COLD, prices=stepped, headroom=Decimal(1)), [SURE]).alternatives[1]
+    assert not bounded.allowed and "unbounded" in bounded.why
