@@ -170,6 +170,17 @@ class TraceBook(Protocol):
         ...
 
 
+@runtime_checkable
+class TextBook(Protocol):
+    """A ledger that can keep text. ``keeps_text``: it was told to."""
+
+    @property
+    def keeps_text(self) -> bool: ...
+    def add_text(self, request_id: str, prompt: str, reply: str) -> None:
+        """Does nothing unless the ledger stores text."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Capability:
     """What a probe found out about an endpoint. ``backend``: the dialect that was asked for (``auto``: none was

@@ -37,7 +37,8 @@ _LAST = ("response.completed", "response.incomplete", "response.failed")
 class Metered:
     """What a body that passed by said. ``usage``: as reported, ``None`` if it was not. ``written``: bytes of text
     that the model wrote, thoughts and arguments included; ``tokens``: about how many tokens that is. ``whole``: an end
-    sign was there. ``problem``: an error, or no answer at all. ``began``: an answer was under way.
+    sign was there. ``problem``: an error, or no answer at all. ``began``: an answer was under way. ``text``: what the
+    model wrote, where the meter keeps it.
     """
 
     usage: Usage | None = None
@@ -47,12 +48,16 @@ class Metered:
     problem: Problem | None = None
     began: bool = False
     reply_id: str | None = None
+    text: str = ""
 
 
 class StreamMeter:
-    """Of one body. ``kind``: ``chat``, ``completion`` or ``responses``; ``hide``: take out the chunk of usage."""
+    """Of one body. ``kind``: ``chat``, ``completion`` or ``responses``; ``hide``: take out the chunk of usage;
+    ``keep_text``: tell the text that was written too (of all choices, thoughts and arguments, as they came).
+    """
 
-    def __init__(self, kind: str, *, hide: bool = False) -> None:
+    def __init__(self, kind: str, *, hide: bool = False, keep_text: bool = False) -> None:
+        self._text: list[str] | None = [] if keep_text else None
         self._kind = kind
         self._hide = hide
         self._tail: list[bytes] = []
@@ -176,6 +181,8 @@ class StreamMeter:
         if isinstance(value, str):
             self._written += size_of(value)
             self._pieces += bool(value)
+            if self._text is not None:
+                self._text.append(value)
         else:
             for part in map(as_mapping, as_list(value)):
                 self._count(part.get("text"))
@@ -197,7 +204,8 @@ class StreamMeter:
             return self._metered_body(b"".join(self._body))
         tokens = max(estimate(self._written), self._pieces)
         whole = self._whole and self._problem is None
-        return Metered(self._usage, self._written, tokens, whole, self._problem, True, self._reply_id)
+        text = "".join(self._text or ())
+        return Metered(self._usage, self._written, tokens, whole, self._problem, True, self._reply_id, text)
 
     def _metered_body(self, body: bytes) -> Metered:
         """Of what is no stream of events. An empty line or a comment is one that has not begun."""
@@ -210,7 +218,8 @@ class StreamMeter:
         if isinstance(read, Problem):
             return Metered(problem=read)
         size = size_of(read.text)
-        return Metered(read.usage, size, estimate(size), True, None, True, read.identity.id)
+        text = "" if self._text is None else read.text
+        return Metered(read.usage, size, estimate(size), True, None, True, read.identity.id, text)
 
 
 def _text(value: Any) -> str | None:

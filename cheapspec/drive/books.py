@@ -6,11 +6,14 @@ Rules
   ``cancelled``, or ``possibly_billed`` for a call whose answer never came.
 * What a direct reply cost is known where its usage and the price are: unstreamed replies here, streamed ones when
   they are over (:mod:`cheapspec.drive.metered`).
+* Budgets count of a call what it cost, or the dearer service tier; where its usage is an estimate, its worst case.
+* Text is kept only where the ledger was told to (``store_text``): the messages as JSON, and what the model wrote.
 * The baseline of a direct reply is what that call cost; what had been spent before is in ``paid_usd`` only.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Mapping
@@ -20,16 +23,17 @@ from typing import Any, cast
 
 import httpx2
 
-from cheapspec.core.books import Reservations, Ticket
+from cheapspec.core.books import Reservations, TextBook, Ticket
 from cheapspec.core.effects import HttpReply, Usage
 from cheapspec.core.engine import Job
 from cheapspec.core.info import Info, Seconds
-from cheapspec.core.money import Charge, charge, format_usd
+from cheapspec.core.money import Charge, Prices, charge, format_usd
 from cheapspec.core.ports import Call, CallRow, RequestRow
 from cheapspec.core.reply import Problem, read_completion, read_usage
 from cheapspec.core.tally import Tally
 from cheapspec.core.untyped import as_mapping
 from cheapspec.drive.io import Steps, Written
+from cheapspec.drive.learning import target_of, workload_of
 from cheapspec.drive.permits import BoundPermit, account_keys
 from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.state import infos
@@ -52,11 +56,12 @@ class Read:
     priced_by: str = "unknown"
     problem: Problem | None = None
     budget_usd: Decimal | None = None
+    text: str = ""
 
 
 class Books:
     """Opened with the request, closed once. ``reserved``: budgets hold something for it; ``runtime``: what its client
-    shares.
+    shares; ``keeps_text``: the ledger wants prompt and reply.
     """
 
     def __init__(self, runtime: Runtime, passed: Passed, *, stream: bool) -> None:
@@ -64,10 +69,13 @@ class Books:
         self._passed = passed
         self._started = time.monotonic()
         self._rows = 0
+        self._billed: set[str] = set()
+        self._sent = 0
         self._tickets: dict[str, Ticket[object]] = {}
         self.reserved = False
         self.closed = False
-        settings = passed.settings
+        settings, ledger = passed.settings, runtime.ledger
+        self.keeps_text = isinstance(ledger, TextBook) and ledger.keeps_text
         kind = paid_route(passed.request, passed.kind) or "other"
         runtime.ledger.open_request(
             RequestRow(
@@ -77,7 +85,7 @@ class Books:
                 kind,
                 stream,
                 settings.session,
-                settings.workload,
+                workload_of(settings, passed.parsed) or None,
                 settings.session_id,
             )
         )
@@ -91,6 +99,8 @@ class Books:
         """A call is about to go out. Its id (the next one). ``worst``: the most that it can cost, ``None`` unknown."""
         call_id = self.next_id
         self._rows += 1
+        if billed:
+            self._billed.add(call_id)
         row = CallRow(call_id, self._passed.request_id, side, purpose, billed, time.time(), format_usd(worst))
         ticket = self.runtime.ledger.open_call(row)
         if ticket is not None:
@@ -102,6 +112,7 @@ class Books:
         ticket = self._tickets.pop(call_id, None)
         if ticket is not None and not ticket.done:
             yield Written(ticket)
+        self._sent += call_id in self._billed
 
     def close_call(
         self,
@@ -138,7 +149,8 @@ class Books:
         named = body.get("id")
         reply_id = named if isinstance(named, str) and named else None
         usage = read_usage(body.get("usage"), body.get("service_tier"))
-        return Read(reply_id) if usage is None else self.priced(reply_id, usage)
+        read = Read(reply_id) if usage is None else self.priced(reply_id, usage)
+        return replace(read, text=reply_text(body)) if self.keeps_text else read
 
     def _read_other(self, response: httpx2.Response) -> Read:
         """Of a route that is none of ours: its usage, if it tells one as chat and responses do."""
@@ -152,11 +164,22 @@ class Books:
         """Of a direct reply that used so much."""
         passed = self._passed
         prices, source = self.runtime.prices.lookup(passed.model, api_base(passed.request.url))
-        charged = charge(usage, prices, passed.tier)
-        if charged.flags:
-            self._warn_of_tier(charged, passed.tier)
+        charged = self.charged(usage, prices)
         priced_by = "unknown" if charged.usd is None else "provider" if usage.cost_usd is not None else source
         return Read(reply_id, usage, charged.usd, priced_by, budget_usd=charged.budget_usd)
+
+    def charged(self, usage: Usage, prices: Prices | None) -> Charge:
+        """What a call of this request costs; a service tier that nobody expected is told of, once."""
+        tier = self._passed.tier
+        found = charge(usage, prices, tier)
+        if found.flags:
+            self._warn_of_tier(found, tier)
+        return found
+
+    def timed(self, status: str, usage: Usage | None, seconds: float) -> None:
+        """A direct call took so long."""
+        if status == "ok" and self._passed.kind:
+            self.runtime.learning.called(target_of(self._passed), usage, seconds)
 
     def _warn_of_tier(self, charged: Charge, asked: str | None) -> None:
         model, warn = self._passed.model, self.runtime.warn
@@ -179,7 +202,7 @@ class Books:
         if job is not None:
             self.runtime.remember(passed.request, job.request)
         self._settle(passed, job, info.paid_usd, read.usd)
-        self._close(info, read.reply_id, passed.detail)
+        self._close(info, read.reply_id, read.text, passed.detail)
         return info
 
     def _direct(self, passed: Passed, read: Read, job: Job | None) -> Info:
@@ -196,7 +219,7 @@ class Books:
             session=passed.settings.session,
             drafted_tokens=tally.drafted_tokens,
             unverified_tokens=tally.unverified_tokens,
-            target_calls=len(tally.usages) + bool(passed.kind),
+            target_calls=self._sent,
             input_tokens=usage.input_tokens + sum(call.input_tokens for call in tally.usages),
             cached_input_tokens=(usage.cached_tokens or 0) + sum(call.cached_tokens or 0 for call in tally.usages),
             output_tokens=usage.output_tokens + sum(call.output_tokens for call in tally.usages),
@@ -206,6 +229,7 @@ class Books:
             priced_by=read.priced_by,
             seconds=Seconds(tally.seconds_draft, tally.seconds_verify, 0.0, time.monotonic() - self._started),
             local_usd=local,
+            forecast_usd=tally.forecast_usd,
             fixed_draft_tokens=passed.settings.draft_tokens if passed.decision == "direct" else None,
             target=_target(passed),
             prompt_tokens=None if reported is None else reported.input_tokens,
@@ -213,7 +237,7 @@ class Books:
             reply_tokens=None if reported is None else reported.output_tokens,
         )
 
-    def speculated(self, job: Job, priced_by: str, reply_id: str, *, whole: bool) -> Info:
+    def speculated(self, job: Job, priced_by: str, reply_id: str, text: str, *, whole: bool) -> Info:
         """The engine answered. ``whole``: to its end; else it broke off or the caller left, and no saving is booked."""
         passed, tally, runtime = self._passed, job.tally, self.runtime
         if tally.drafter is not None:
@@ -232,7 +256,7 @@ class Books:
                 sure = tally.sure(job.prices)
                 told = None if sure is None else min(told, sure)
             job.permit.settle(info.paid_usd, told)
-        self._close(info, reply_id)
+        self._close(info, reply_id, text)
         return info
 
     def _settle(self, passed: Passed, job: Job | None, paid: Decimal | None, usd: Decimal | None) -> None:
@@ -246,16 +270,43 @@ class Books:
             keys = account_keys(passed.settings, passed.parsed)
             self.runtime.permits.of(keys, passed.request_id).settle(usd, usd)
 
-    def _close(self, info: Info, reply_id: str | None, detail: str = "") -> None:
+    def _close(self, info: Info, reply_id: str | None, text: str, detail: str = "") -> None:
         """Into table, ledger and log."""
         self.closed = True
         infos.put(info, reply_id)
+        ledger = self.runtime.ledger
+        if self.keeps_text and isinstance(ledger, TextBook):
+            ledger.add_text(info.request_id, prompt_text(self._passed), text)
         self.runtime.ledger.close_request(info.request_id, info.to_dict())
         if self.reserved and isinstance(self.runtime.ledger, Reservations):
             self.runtime.ledger.settle(info.request_id)
         if log.isEnabledFor(logging.INFO):
             extra = f" ({masked(detail, self._passed.request)})" if detail else ""
             log.info("%s %s%s %s", info.decision, info.reason or info.rule, extra, info.request_id)
+
+
+def prompt_text(passed: Passed) -> str:
+    """What the request gives the model to read: a prompt as it is, messages (or another route's input) as JSON."""
+    if passed.parsed is not None:
+        body = passed.parsed.body
+    else:
+        try:
+            body = as_mapping(json.loads(passed.request.content))
+        except (httpx2.RequestNotRead, ValueError, RecursionError):
+            return ""
+    told = next((body[name] for name in ("messages", "prompt", "input") if body.get(name)), "")
+    return told if isinstance(told, str) else json.dumps(told, ensure_ascii=False)
+
+
+def reply_text(body: Mapping[str, Any]) -> str:
+    """What a whole reply says: its text, of several choices or of one without text all choices as JSON."""
+    choices = body.get("choices")
+    told = [as_mapping(one) for one in cast("list[object]", choices)] if isinstance(choices, list) else []
+    if len(told) == 1:
+        text = told[0].get("text", as_mapping(told[0].get("message")).get("content"))
+        if isinstance(text, str):
+            return text
+    return json.dumps(told, ensure_ascii=False) if told else ""
 
 
 def _target(passed: Passed) -> str | None:

@@ -46,7 +46,6 @@ from cheapspec.core.effects import (
 )
 from cheapspec.core.engine import Run, run
 from cheapspec.core.exposure import exposure
-from cheapspec.core.money import charge
 from cheapspec.core.reply import Problem, read_completion
 from cheapspec.drive.admission import Admitted
 from cheapspec.drive.books import Books
@@ -74,6 +73,7 @@ class _Open:
     sent: httpx2.Request
     row: str
     key: str
+    worst: Decimal | None = None
     channel: Channel | None = None
     went: bool = False
     usage: Usage | None = None
@@ -134,7 +134,7 @@ class Conductor:
                 size = input_bound(request.body or {}, size)
             worst = exposure(request.body or {}, size, "chat", self._admitted.job.prices)
             row = self._books.open_call(effect.side, request.purpose, billed=request.billed, worst=worst)
-            self._targets[effect.call_id] = _Open(request, sent, row, key)
+            self._targets[effect.call_id] = _Open(request, sent, row, key, worst)
             return
         row = self._books.open_call(effect.side, request.purpose, billed=request.billed)
         limit = self._admitted.passed.settings.draft_concurrency
@@ -300,14 +300,14 @@ class Conductor:
         status = call.status
         if status == "open":
             status = "cancelled" if call.channel is not None or not call.went else "possibly_billed"
-        usd = (
-            None
-            if call.usage is None
-            else charge(call.usage, self._admitted.job.prices, self._admitted.passed.tier).usd
-        )
-        usd = usd if call.went else Decimal(0)
+        usd, counted = None, None
+        if not call.went:
+            usd = Decimal(0)
+        elif call.usage is not None:
+            charged = self._books.charged(call.usage, self._admitted.job.prices)
+            usd, counted = charged.usd, call.worst if call.usage.estimated else charged.budget_usd
         seconds = time.monotonic() - call.started if call.seconds is None else call.seconds
-        self._books.close_call(call.row, status, call.usage, usd, seconds, call.http_status)
+        self._books.close_call(call.row, status, call.usage, usd, seconds, call.http_status, counted)
         if status == "ok":
             self._runtime.learning.called(self._learns[0], call.usage, call.seconds)
 

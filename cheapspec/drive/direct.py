@@ -157,6 +157,7 @@ def _call(
     books.close_call(
         call_id, "ok" if good else "failed", read.usage, read.usd, seconds, outcome.status_code, read.budget_usd
     )
+    books.timed("ok" if good else "failed", read.usage, seconds)
     if read.problem is not None and not _as_it_came(passed, outcome):
         outcome = _as_error(outcome, read.problem)
     return outcome, read

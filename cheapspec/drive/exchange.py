@@ -70,7 +70,7 @@ class Exchange:
             self._conductor = Conductor(runtime, self._decided, self._books, self._attempts, inbox)
             self._play = self._conductor.play()
             self._answer: Any = None
-            self._writer = Writer(self._decided, self._finished)
+            self._writer = Writer(self._decided, self._finished, keeps_text=self._books.keeps_text)
 
     def answer(self) -> Steps[httpx2.Response | Spoken]:
         """Run to the first emission (to the end for an unstreamed reply)."""
@@ -149,7 +149,8 @@ class Exchange:
 
     def _finished(self, reply_id: str, whole: bool) -> Info:
         assert isinstance(self._decided, Admitted)
-        return self._books.speculated(self._decided.job, self._decided.priced_by, reply_id, whole=whole)
+        job, priced_by = self._decided.job, self._decided.priced_by
+        return self._books.speculated(job, priced_by, reply_id, self._writer.text, whole=whole)
 
     def body(self, first: bytes) -> Generator[Io | bytes, Any, None]:
         """The bytes of the reply."""

@@ -62,7 +62,7 @@ def metered(
     mark(response, books.begins_direct(passed, job))
     kind = response.headers.get("content-type", "")
     hide = unread.hide and "json" not in kind and "html" not in kind
-    meter = StreamMeter(unread.kind, hide=hide)
+    meter = StreamMeter(unread.kind, hide=hide, keep_text=books.keeps_text)
     ending = _Ending(books, passed, unread, job, meter, response.status_code)
     if response.is_stream_consumed or response.is_closed:  # its content was there from the start
         content = response.content
@@ -115,7 +115,8 @@ class _Ending:
         self._books.close_call(
             self._unread.call_id, status, read.usage, read.usd, seconds, self._http_status, read.budget_usd
         )
-        self._books.went_direct(self._passed, read, self._job)
+        self._books.timed(status, read.usage, seconds)
+        self._books.went_direct(self._passed, replace(read, text=told.text), self._job)
 
     def _read(self, told: Metered, status: str) -> Read:
         if told.usage is not None:

@@ -65,10 +65,11 @@ def failure_event(status: int, body: bytes, message: str) -> bytes:
 
 class Writer:
     """Turns emissions into the bytes of one reply. ``finished`` is told the reply's id when it is over and
-    whether it is whole, and gives the run's facts.
+    whether it is whole, and gives the run's facts. ``keeps_text``: of a stream too.
     """
 
-    def __init__(self, admitted: Admitted, finished: Callable[[str, bool], Info]) -> None:
+    def __init__(self, admitted: Admitted, finished: Callable[[str, bool], Info], *, keeps_text: bool = False) -> None:
+        self._keeps_text = keeps_text
         self._job = admitted.job
         self._finished = finished
         self._builder: ReplyBuilder | None = None
@@ -94,6 +95,8 @@ class Writer:
         first = builder.first_chunk() if opening else None
         head = b"" if first is None else encode_event(first)
         if isinstance(effect, Emit):
+            if self._keeps_text:
+                self.collect(effect)
             return head + encode_event(builder.chunk(effect.text, effect.source))
         self.done = True
         info = self._finished(self.reply_id, effect.error is None)
@@ -102,8 +105,13 @@ class Writer:
         chunks = builder.last_chunks(effect.finish_reason, effect.usage, info.to_dict())
         return head + b"".join(map(encode_event, chunks)) + DONE
 
+    @property
+    def text(self) -> str:
+        """What was kept so far."""
+        return "".join(self._text)
+
     def collect(self, effect: Emit) -> None:
-        """Keep text of an unstreamed reply."""
+        """Keep text."""
         self._text.append(effect.text)
 
     def whole(self, effect: Finish) -> bytes:
@@ -111,7 +119,7 @@ class Writer:
         self.done = True
         builder = self._build()
         info = self._finished(self.reply_id, effect.error is None)
-        return strict_json(builder.whole("".join(self._text), effect.finish_reason, effect.usage, info.to_dict()))
+        return strict_json(builder.whole(self.text, effect.finish_reason, effect.usage, info.to_dict()))
 
 
 def elapsed(response: httpx2.Response, started: float) -> None:

@@ -232,6 +232,11 @@ class DatabaseLedger:
         }
         self._put(Kind.TRACE, values)
 
+    @property
+    def keeps_text(self) -> bool:
+        """See :class:`cheapspec.core.books.TextBook`."""
+        return self._store_text
+
     def add_text(self, request_id: str, prompt: str, reply: str) -> None:
         if self._store_text:
             self._put(Kind.TEXT, {"key": request_id, "prompt_text": prompt, "reply_text": reply})
