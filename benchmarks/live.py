@@ -91,7 +91,7 @@ def _measure(prompts: Sequence[Any]) -> tuple[list[Measured], dict[str, str]]:
                 measured.append(one)
                 bar.update(task, description=one.id, advance=1)
                 print(json.dumps(prompt_dict(one)), file=sys.stderr, flush=True)
-    return measured, {one.id: one.said.text for one in measured if one.said is not None}
+    return measured, {one.id: one.text for one in measured if one.failed is None}
 
 
 def _same(said: dict[str, str]) -> dict[str, bool]:

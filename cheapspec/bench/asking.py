@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import httpx2
-
 from cheapspec.bench.spoken import Drafted
-from cheapspec.core.effects import HttpReply, HttpRequest
-from cheapspec.core.ports import Drafter, DraftPiece, NoDraft, Streaming
+from cheapspec.core.ports import Drafter, NoDraft
 from cheapspec.core.request import Request
-from cheapspec.drive.urls import draft_url
+from cheapspec.drive.drafts import DraftHosts
 
 __all__ = ["DraftAsker"]
 
@@ -28,52 +25,18 @@ class DraftAsker:
         self._drafter = drafter
         self._request = request
         self._window = window
-        self._http = httpx2.Client(
-            timeout=600,
-            trust_env=False,  # draft hosts are near: no proxy
-            limits=httpx2.Limits(max_keepalive_connections=0),  # llama.cpp hangs up on idle ones without a word
-        )
+        self._hosts = DraftHosts()
 
     def close(self) -> None:
         """Free what the HTTP client holds."""
-        self._http.close()
+        self._hosts.close()
 
     def __call__(self, prefix: str) -> Sequence[Drafted]:
         """The next tokens after ``prefix``; empty when there is no draft."""
-        pieces = self._pieces(prefix)
-        if any(piece.problem is not None for piece in pieces):
+        draft = self._hosts.draft(self._drafter, self._request, prefix, self._window)
+        if isinstance(draft, NoDraft):
             return ()
-        out = [Drafted(token.text.encode(), token.logprob) for piece in pieces for token in piece.tokens]
-        if pieces and pieces[-1].end == "stop":
+        out = [Drafted(token.text.encode(), token.logprob) for token in draft.tokens]
+        if draft.end == "stop":
             out.append(Drafted(b"", None, end=True))
         return out
-
-    def _pieces(self, prefix: str) -> list[DraftPiece]:
-        steps = self._drafter.draft(self._request, prefix, self._window)
-        reply: HttpReply | None = None
-        try:
-            asked = next(steps)
-            while True:
-                reply = self._send(asked)
-                asked = steps.send(reply)
-        except StopIteration as ended:
-            found: Streaming[DraftPiece] | NoDraft = ended.value
-        return self._stream(found, again=True) if isinstance(found, Streaming) else []
-
-    def _send(self, asked: HttpRequest) -> HttpReply | None:
-        try:
-            url = draft_url(self._drafter.base_url, asked.path)
-            reply = self._http.request(asked.method, url, json=asked.body)
-        except httpx2.HTTPError:
-            return None
-        return HttpReply(reply.status_code, reply.content, dict(reply.headers))
-
-    def _stream(self, streaming: Streaming[DraftPiece], *, again: bool) -> list[DraftPiece]:
-        """The whole stream at once: nobody reads along here."""
-        reply = self._send(streaming.request)
-        if reply is None:
-            return []
-        if reply.status >= 300:
-            other = streaming.on_error(reply)
-            return self._stream(other, again=False) if again and isinstance(other, Streaming) else []
-        return [*streaming.decoder.feed(reply.body), *streaming.decoder.close()]

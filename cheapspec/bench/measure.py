@@ -3,7 +3,8 @@
 Rules
 -----
 * Temperature 0, the same fields in both arms. The history of a chat is the direct arm's replies, in both.
-* A kind of prompts is a workload: estimates are learned for each by itself, and nothing is known at the start.
+* A kind of prompts is a workload: estimates are learned for each by itself, and nothing is known at the start
+  (both pairs keep books of their own).
 * Direct is priced by its reply's usage; cheapspec's side by its own account (:class:`cheapspec.core.info.Info`).
 * A text that differs is reported with the place where it begins to differ, never repaired.
 * A request that fails ends its prompt, not the bench; the failure is in the result.
@@ -19,8 +20,9 @@ from typing import Any, cast
 
 from cheapspec.bench.pairs import Arms
 from cheapspec.bench.prompts import Message, Prompt
-from cheapspec.bench.spoken import Spoken, common, spoken
+from cheapspec.bench.spoken import common
 from cheapspec.client import OpenAIError
+from cheapspec.core.effects import Usage
 from cheapspec.core.info import Info
 from cheapspec.core.money import cost
 from cheapspec.core.received import read_usage
@@ -33,8 +35,8 @@ __all__ = ["Bench", "Measured"]
 class Measured:
     """One reply, asked twice. ``differs_at``: the first byte that is not the direct reply's, ``None`` when
     equal. ``paid``, ``baseline``, ``clairvoyant``: dollars, ``None`` unknown. ``seconds``: of cheapspec's reply,
-    ``seconds_direct`` of the other. ``failed``: what went wrong, then the rest says nothing. ``said``: the direct
-    reply, token by token, for the clairvoyant.
+    ``seconds_direct`` of the other. ``failed``: what went wrong, then the rest says nothing. ``asked``: the fields of
+    both requests; ``text``, ``usage``: of the direct reply.
     """
 
     id: str
@@ -57,7 +59,9 @@ class Measured:
     failed: str | None = None
     messages: list[Message] = field(default_factory=list[Message])
     prediction: str | None = None
-    said: Spoken | None = None
+    asked: dict[str, Any] = field(default_factory=dict[str, Any])
+    text: str = ""
+    usage: Usage | None = None
 
 
 class Bench:
@@ -69,7 +73,6 @@ class Bench:
         self._arms = arms
         self._max_tokens = max_tokens
         self._prediction = prediction
-        self._logprobs = True
         self._asked = 0
 
     def measure(self, prompt: Prompt) -> Generator[Measured]:
@@ -99,6 +102,7 @@ class Bench:
         return fields
 
     def _both(self, fields: dict[str, Any], measured: Measured, direct_first: bool) -> str:
+        measured.asked = fields
         if direct_first:
             text = self._direct(fields, measured)
             other = self._speculated(fields, measured)
@@ -111,26 +115,15 @@ class Bench:
 
     def _direct(self, fields: dict[str, Any], measured: Measured) -> str:
         started = time.perf_counter()
-        reply = self._ask_alone(fields)
+        reply: Any = self._arms.direct.chat.completions.create(**fields)
         measured.seconds_direct = time.perf_counter() - started
         usage = read_usage(reply.usage.model_dump() if reply.usage is not None else None)
         if usage is not None:
             measured.baseline = cost(usage, self._arms.prices)
             measured.reply_tokens = usage.output_tokens
-        measured.said = spoken(reply, usage)
-        return str(reply.choices[0].message.content or "")
-
-    def _ask_alone(self, fields: dict[str, Any]) -> Any:
-        """The direct call; with log-probabilities, which tell where its tokens end, unless the host refuses them."""
-        create: Any = self._arms.direct.chat.completions.create
-        if self._logprobs:
-            try:
-                return create(**fields, logprobs=True)
-            except OpenAIError as error:
-                if getattr(error, "status_code", None) not in (400, 422):
-                    raise
-                self._logprobs = False
-        return create(**fields)
+        measured.usage = usage
+        measured.text = str(reply.choices[0].message.content or "")
+        return measured.text
 
     def _speculated(self, fields: dict[str, Any], measured: Measured) -> str:
         started = time.perf_counter()

@@ -127,13 +127,14 @@ def embedded(
 def remote(
     model: str, base_url: str | None, *, draft: str | None = None, draft_tokens: int | None = None
 ) -> Generator[Arms]:
-    """An endpoint of the caller's, with the caller's settings; both arms' money is real.
+    """An endpoint of the caller's, with the caller's settings; both arms' money is real. The books are kept apart from
+    the caller's: nothing learned before is used, and nothing is learned for the time after.
 
     :raises SettingsError: a setting is unusable, or nothing is there to draft with.
     """
     given: dict[str, Any] = {"draft": draft} if draft is not None else {}
     fixed: dict[str, Any] = {"draft_tokens": draft_tokens} if draft_tokens is not None else {}
-    speculation = Speculation(**given, **fixed)
+    speculation = Speculation(**given, **fixed, ledger=MemoryLedger())
     if speculation.draft is None:
         raise SettingsError("bench needs a draft: give --draft, or set CHEAPSPEC_DRAFT.")
     with ExitStack() as stack:

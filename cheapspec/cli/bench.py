@@ -18,7 +18,7 @@ from rich.table import Table
 
 from cheapspec.bench import pairs
 from cheapspec.bench.figures import Total, by_kind, prompt_dict
-from cheapspec.bench.foresight import foresee
+from cheapspec.bench.foresight import Foresight
 from cheapspec.bench.measure import Bench, Measured
 from cheapspec.bench.prompts import chosen, load, shipped
 from cheapspec.client import OpenAIError
@@ -106,8 +106,12 @@ def run(
                 for one in bench.measure(prompt):
                     bar.update(task, description=one.id, advance=1)
                     measured.append(one)
-                    if capture:
-                        foresee(arms, one)
+            if capture:
+                foresight = Foresight(arms)
+                task = bar.add_task("looking back", total=len(measured))
+                for one in measured:
+                    foresight.foresee(one)
+                    bar.update(task, description=one.id, advance=1)
         except KeyboardInterrupt:
             interrupted = True
         unknown = arms.prices is None

@@ -18,7 +18,7 @@ from cheapspec.bench.pairs import PriceList
 from cheapspec.cli import main
 from cheapspec.errors import SettingsError
 from cheapspec.testing.draft import FakeDraft
-from cheapspec.testing.faults import Status
+from cheapspec.testing.faults import Refuse, Say, Status
 from cheapspec.testing.target import FakeTarget
 from cheapspec.testing.toy import ToyModel
 
@@ -173,7 +173,7 @@ def test_an_interrupt_keeps_what_was_measured(run: Run, monkeypatch: pytest.Monk
 
 def test_a_failing_request_ends_its_prompt_only(run: Run, target: FakeTarget) -> None:
     """An error of the server is in the result, and the other prompts are measured."""
-    target.plan("direct", Status(400, body={"error": {"message": "no such thing"}}), times=2)
+    target.plan("direct", Status(400, body={"error": {"message": "no such thing"}}), times=1)
     status, out, _ = run("--prompts", "set.toml", "--json", "--draft-tokens", "32")
     assert status == 1
     first, *others = json.loads(out)["prompts"]
@@ -184,12 +184,39 @@ def test_a_failing_request_ends_its_prompt_only(run: Run, target: FakeTarget) ->
 
 def test_a_host_that_refuses_log_probabilities_is_asked_without(run: Run, target: FakeTarget) -> None:
     """Then there is no clairvoyant, and everything else is measured all the same."""
-    target.plan("direct", Status(400, body={"error": {"message": "logprobs are not supported"}}), times=1)
+    target.plan("direct", Refuse("logprobs are not supported", lambda body: bool(body.get("logprobs")), "logprobs"))
     status, out, _ = run("--prompts", "set.toml", "--json", "--draft-tokens", "32")
     assert status == 0
     result = json.loads(out)
     assert all(one["clairvoyant"] is None and one["paid"] is not None for one in result["prompts"])
     assert result["totals"]["all"]["capture"] is None
+    asked = [exchange.body for exchange in target.of("direct") if exchange.body.get("logprobs")]
+    assert len(asked) == 1
+
+
+def test_looking_back_begins_when_everything_is_measured(run: Run, target: FakeTarget, draft: FakeDraft) -> None:
+    """Measured calls carry the same fields in both arms; log-probabilities, and more drafts, come at the end."""
+    run("--prompts", "set.toml", "--draft-tokens", "32")
+    marked = ["logprobs" in exchange.body for exchange in target.of("direct")]
+    assert marked == [False] * 4 + [True] * 4
+    scored, told = target.of("score"), target.of("direct")
+    assert max(one.at for one in scored) < min(one.at for one in told if "logprobs" in one.body)
+
+
+def test_a_reply_that_reads_otherwise_later_has_no_clairvoyant(run: Run, target: FakeTarget) -> None:
+    """Its tokens would be those of another text."""
+    target.plan(lambda exchange: bool(exchange.body.get("logprobs")) and exchange.purpose == "direct", Say("Else."))
+    status, out, _ = run("--prompts", "set.toml", "--json", "--draft-tokens", "32")
+    assert status == 0
+    assert all(one["clairvoyant"] is None for one in json.loads(out)["prompts"])
+
+
+def test_the_bench_keeps_its_own_books(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it learns is neither taken from nor written to the caller's ledger."""
+    monkeypatch.setenv("CHEAPSPEC_LEDGER", f"sqlite:///{tmp_path / 'mine.db'}")
+    status, _, err = run("--prompts", "set.toml", "--draft-tokens", "32")
+    assert status == 0, err
+    assert not (tmp_path / "mine.db").exists()
 
 
 def test_an_unknown_price_is_said_and_never_zero(run: Run, tmp_path: Path) -> None:
