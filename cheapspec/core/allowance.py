@@ -19,9 +19,9 @@ Rules
 What a step may lose: all that was paid so far, its scoring call uncached, the hand-off's reading uncached, writing the
 cache at its surcharge, *less* the part of the request's own baseline that is certain by now (its prompt as the direct
 call would have read it, its verified tokens). A token that the step gains is read once more by the hand-off and is in
-the baseline at output price: none can be the worst case, unless reading is dearer than writing. The tokens that the
-target writes are in the baseline too and are not counted. A reply of which nothing was shown may still go direct: then
-all that was paid is lost.
+the baseline at output price: none is the worst case, unless reading is dearer than writing. The tokens that the target
+writes are in the baseline too and are not counted. Once a token is verified the request hands off where there is trouble
+(:mod:`cheapspec.core.rounds`): beginning anew would lose what was verified.
 
 A call that broke and may have been billed is in what was paid. Scoring is never repeated; a hand-off that broke is,
 and its second reading is *not* held beforehand: the target alone, broken off at the same token, would have been sent
@@ -134,14 +134,13 @@ def at_risk(
     spent: Decimal = Decimal(0),
     sure: Decimal = Decimal(0),
     prompt_tokens: int | None = None,
-    restartable: bool = True,
     forced: bool = False,
     draws: int = 0,
 ) -> Decimal | None:
     """Dollars that a request may have lost in the end if ``draft_tokens`` are scored now after ``context_tokens``.
 
     Never negative. ``spent``: paid for it so far. ``sure``: the part of its baseline that is certain.
-    ``restartable``: it may still go direct, whatever was verified. ``forced``: the target generates the draft, at
+    ``forced``: the target generates the draft, at
     output price. ``draws``: single tokens that the target may be asked for after the round. ``prompt_tokens``: the
     least that the prompt may be, if not ``context_tokens``. ``None``: there is no bound, as prices change with the
     length of the input somewhere between the two calls.
@@ -154,7 +153,7 @@ def at_risk(
     per_input = _reading(stepped)
     gained = (longest - context_tokens) * max(Decimal(0), per_input - stepped.output / _MILLION)
     again = context_tokens * per_input + stepped.request + gained
-    return max(scored + again - sure, scored if restartable else Decimal(0), Decimal(0))
+    return max(scored + again - sure, Decimal(0))
 
 
 def worst_case(

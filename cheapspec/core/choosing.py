@@ -98,6 +98,7 @@ class Chooser:
             return GoDirect("allowance", "what this step may cost has no bound")
         answer = yield Risk(worst)
         if isinstance(answer, Risked) and answer.granted:
+            self._turn.committed = self._turn.context.tokens > 0
             return None
         return GoDirect("allowance", "speculation has used up what it may lose")
 
@@ -162,7 +163,6 @@ class Chooser:
                 spent=spent,
                 sure=sure,
                 prompt_tokens=prompt if known is None else known,
-                restartable=turn.restartable(),
                 forced=not job.target.can_score and not job.policy.simulate_scoring,
                 draws=LONGEST if job.request.samples else 0,
             )

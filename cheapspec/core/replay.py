@@ -58,7 +58,7 @@ class Guard:
 
     def admits(self, context_tokens: int, draft_tokens: int, *, spent: float, sure: float) -> bool:
         """Whether what this step may lose can be borne; if so, the request holds it. ``spent``, ``sure``: dollars, as
-        :func:`~cheapspec.core.allowance.at_risk` takes them. Every reply is taken for one of which nothing was shown.
+        :func:`~cheapspec.core.allowance.at_risk` takes them.
         """
         assert self._held is not None
         worst = at_risk(self._prices, context_tokens, draft_tokens, spent=Decimal(spent), sure=Decimal(sure))

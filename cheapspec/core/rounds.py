@@ -5,7 +5,7 @@ Rules
 * A score without a real distribution, without a usable number at its first token, or that does not fit
   what was sent is *unverified*: nothing of it is accepted. While nothing has reached the caller the
   request then goes direct, after that the target goes on by itself; so it does, too, from a verified reply
-  that is not in doubt.
+  that is not in doubt, or where beginning anew would lose more than the allowance was asked for.
 * A target whose first token opens a block of thoughts is no target for drafts of the answer, now or later.
 * After the accepted tokens comes one token of the target's own: the correction (its scored alternative)
   or, when all hold, the bonus token it generated. A correction that cannot be text by itself (a special
@@ -203,7 +203,7 @@ def _unverified(turn: Turn, why: Unusable, tokens: int) -> Steps[Unusable | None
     turn.tally.unverified_tokens += tokens
     yield note_unusable(why)
     drawn = turn.request.samples and turn.context.tokens
-    if not turn.restartable() or drawn or (why.continues and turn.context.text):
+    if not turn.restartable() or drawn or turn.committed or (why.continues and turn.context.text):
         return why
     yield GoDirect(why.reason, why.detail)
     return None

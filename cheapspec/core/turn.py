@@ -33,9 +33,9 @@ __all__ = ["Turn"]
 class Turn:
     """State shared by rounds and hand-off.
 
-    ``context`` is the verified truth, ``outlet`` what went out. ``owed``: what the billed call under way
-    is thought to cost so far, for the case that nobody will say. ``rates``: what is
-    believed of drafts.
+    ``context`` is the verified truth, ``outlet`` what went out. ``owed``: what the billed call under way is thought to
+    cost so far, for the case that nobody will say. ``rates``: what is believed of drafts. ``committed``: the allowance
+    was asked to bear going on from what is verified, not beginning anew.
     """
 
     def __init__(self, request: Request, tally: Tally, at: float, estimates: Estimates | None = None) -> None:
@@ -48,6 +48,7 @@ class Turn:
         self.context = Context()
         self.outlet = Outlet(request.stops)
         self.owed = Usage(estimated=True)
+        self.committed = False
         self._pending: deque[tuple[str, Source]] = deque()
         self._fed = 0
         self._ends: list[int | None] = []  # where each verified token ends in the reply, as far as known
