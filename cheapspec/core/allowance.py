@@ -20,7 +20,7 @@ What a step may lose: all that was paid so far, its scoring call uncached, the h
 cache at its surcharge, *less* the part of the request's own baseline that is certain by now (its prompt as the direct
 call would have read it, its verified tokens). A token that the step gains is read once more by the hand-off and is in
 the baseline at output price: none is the worst case, unless reading is dearer than writing. The tokens that the target
-writes are in the baseline too and are not counted. Once a token is verified the request hands off where there is trouble
+writes are in the baseline too and are not counted. Once a token is verified the request hands off if there is trouble
 (:mod:`cheapspec.core.rounds`): beginning anew would lose what was verified.
 
 A call that broke and may have been billed is in what was paid. Scoring is never repeated; a hand-off that broke is,
