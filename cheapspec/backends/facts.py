@@ -18,8 +18,9 @@ class Facts:
     price; ``None``: no reply showed that a cache was used (which does not show that there is none).
     ``max_context``: tokens. ``eos_ids``: ids known to end a turn. ``route``: vLLM's way, ``ids`` or
     ``text``. ``shift``: how many positions late llama-cpp-python tells its numbers. ``says_again``: a continuation
-    begins with the beginning that was sent. ``plain_sampling``: without top_k and min_p in a request there are none;
-    ``None``: not found out. ``evidence``: sentences, one a finding. ``reason``: empty when the
+    begins with the beginning that was sent. ``plain_sampling``: what a request does not say
+    changes nothing at this endpoint; ``None``: not found out. ``hidden_defaults``: fields that change something
+    when a request does not say them, as far as found. ``evidence``: one sentence a finding. ``reason``: empty where the
     endpoint gives evidence about given text, else a reason of the public list; ``not_probed``: ask again.
     """
 
@@ -39,10 +40,16 @@ class Facts:
     shift: int | None = None
     says_again: bool | None = None
     plain_sampling: bool | None = None
+    hidden_defaults: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON."""
-        return {**asdict(self), "eos_ids": list(self.eos_ids), "evidence": list(self.evidence)}
+        return {
+            **asdict(self),
+            "eos_ids": list(self.eos_ids),
+            "evidence": list(self.evidence),
+            "hidden_defaults": list(self.hidden_defaults),
+        }
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> Facts:
@@ -52,6 +59,6 @@ class Facts:
         """
         known = {one.name for one in fields(cls)}
         given = {name: value for name, value in told.items() if name in known}
-        for name in ("eos_ids", "evidence"):
+        for name in ("eos_ids", "evidence", "hidden_defaults"):
             given[name] = tuple(given.get(name, ()))
         return cls(**given)

@@ -148,8 +148,8 @@ CHECKED: Mapping[str, tuple[Check, str]] = {
     "format": (_nothing, "response_format"),
     "frequency_penalty": (_is(0), "penalties"),
     "presence_penalty": (_is(0), "penalties"),
-    "repetition_penalty": (_is(1, 0), "penalties"),
-    "repeat_penalty": (_is(1, 0), "penalties"),
+    "repetition_penalty": (_is(1), "penalties"),  # 0 is refused (vLLM) or divides by it (llama.cpp)
+    "repeat_penalty": (_is(1), "penalties"),
     "dry_multiplier": (_is(0), "penalties"),
     "logit_bias": (_nothing, "logit_bias"),
     "reasoning_effort": (_is("none"), "reasoning"),

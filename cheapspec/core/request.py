@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,7 +80,21 @@ class Sampling:
 
 
 _NO_FILTER: Mapping[str, tuple[float, ...]] = {"top_k": (0, -1), "min_p": (0,), "top_a": (0,)}
-_DEFAULTED = ("top_k", "min_p")
+_DEFAULTED = ("top_k", "min_p", "repetition_penalty", "repeat_penalty")
+"""What servers have defaults of, the penalty in either server's words. (top_p has a reason of its own.)"""
+
+_MOVES_ARGMAX = frozenset(
+    {
+        "repetition_penalty",
+        "repeat_penalty",
+        "presence_penalty",
+        "frequency_penalty",
+        "dry_multiplier",
+        "typical_p",
+        "xtc_probability",
+    }
+)
+"""Defaults that can make another token than the likeliest the one that temperature 0 writes."""
 
 _ONLY_CHAT = frozenset(["messages", "prediction"])
 _ONLY_COMPLETION = frozenset(["prompt"])
@@ -238,15 +252,21 @@ def _content(value: Any) -> str | Bypass:
 
 
 def sampling(
-    request: Request, assume_temperature: float | None = None, plain_defaults: bool | None = None
+    request: Request,
+    assume_temperature: float | None = None,
+    plain_defaults: bool | None = None,
+    hidden_defaults: Collection[str] = (),
 ) -> Sampling | Bypass:
     """How the caller wants tokens chosen, or why the exact rule cannot serve it.
 
     ``assume_temperature``: what to take the endpoint's default for when the request names none; it says as well that
-    the endpoint has no other defaults. ``plain_defaults``: whether the endpoint is known to have no top_k and no min_p
-    where a request says nothing; ``None``: not known yet. Servers take such defaults from a model's files (vLLM 0.32:
-    ``generation_config.json``) or have their own (llama.cpp: top_k 40, top_p .95, min_p .05), so above temperature 0
-    they must be known, or ruled out by the request.
+    the endpoint has no other defaults. ``plain_defaults``: whether the endpoint is known to change nothing where a
+    request says nothing; ``None``: not known yet. ``hidden_defaults``: the fields of which it is known to have defaults
+    that change the distribution, whatever is assumed.
+
+    Servers take such defaults from a model's files (vLLM 0.32: ``generation_config.json``) or have their own
+    (llama.cpp: top_k 40, top_p .95, min_p .05). Above temperature 0 they must be known, or ruled out by the
+    request; at temperature 0 those that are known to move the argmax must be ruled out by it.
     """
     temperature = request.body.get("temperature")
     top_p = request.body.get("top_p")
@@ -257,8 +277,10 @@ def sampling(
     for name, value in (("temperature", temperature), ("top_p", 1.0 if top_p is None else top_p)):
         if not is_number(value) or not 0 <= value < math.inf:
             return Bypass("unsupported_field", name)
+    hidden = [name for name in hidden_defaults if request.body.get(name) is None]
     if temperature == 0:
-        return Sampling(0.0, top_p)
+        hidden = [name for name in hidden if name in _MOVES_ARGMAX]
+        return _of_its_own(hidden) if hidden else Sampling(0.0, top_p)
     if temperature > 1:
         return Bypass("sampling", f"temperature {temperature:g} is above 1")
     for name, neutral in _NO_FILTER.items():
@@ -267,9 +289,15 @@ def sampling(
             return Bypass("sampling", f"{name} {value}")
     if assume_temperature is None and top_p is None:
         return Bypass("top_p_unset")
-    if assume_temperature is None and not plain_defaults:
+    if hidden:
+        return _of_its_own(hidden)
+    if assume_temperature is None and not plain_defaults and not hidden_defaults:
         unset = [name for name in _DEFAULTED if request.body.get(name) is None]
         if unset:
             reason = "not_probed" if plain_defaults is None else "sampling"
             return Bypass(reason, f"the endpoint's default of {' and '.join(unset)} is not known to be neutral")
     return Sampling(float(temperature), 1.0 if top_p is None else float(top_p))
+
+
+def _of_its_own(names: Sequence[str]) -> Bypass:
+    return Bypass("sampling", f"the endpoint has a default of its own for {' and '.join(names)}")

@@ -147,7 +147,7 @@ def _considered(runtime: Runtime, passed: Passed, parsed: Request) -> Passed | A
     if parsed.kind not in getattr(facts.target, "kinds", (parsed.kind,)):
         return passed.because("cannot_score", f"{facts.target.name} scores no {parsed.kind}")
     plain = bool(facts.plain_sampling) if facts.confirmed else facts.plain_sampling
-    drawn = sampling(parsed, settings.assume_temperature, plain)
+    drawn = sampling(parsed, settings.assume_temperature, plain, facts.hidden_defaults)
     if isinstance(drawn, Bypass):
         return passed.because(drawn.reason, drawn.detail)
     if not drawn.greedy and not (isinstance(facts.target, SamplingTarget) and facts.target.law(drawn) is not None):

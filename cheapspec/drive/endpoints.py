@@ -145,7 +145,7 @@ class Endpoints:
     def _apply(passed: Passed, facts: TargetFacts, found: Facts, now: float) -> None:
         facts.backend, facts.confirmed = found.backend, True
         facts.qs, facts.qh = found.qs, found.qh
-        facts.plain_sampling = found.plain_sampling
+        facts.plain_sampling, facts.hidden_defaults = found.plain_sampling, found.hidden_defaults
         if found.can_score or found.can_force:
             simulate = passed.settings.simulate_scoring
             facts.target, facts.reason = target_for(found.backend, found, simulate_scoring=simulate), ""

@@ -63,7 +63,7 @@ class TargetFacts:
     ``refuses_usage``: it does not know ``stream_options``. ``qs``, ``qh``: share of a known context that a scoring
     call, or a continuation, pays at the uncached price (``None``: not seen). ``confirmed``: by a probe, not only by
     name. ``in_vain``: probes in a row that learnt nothing; no other before ``next_probe``. ``recalled``: the ledger
-    was asked.
+    was asked. ``plain_sampling``, ``hidden_defaults``: as in :class:`~cheapspec.backends.facts.Facts`.
     """
 
     target: Target | None = None
@@ -82,6 +82,7 @@ class TargetFacts:
     next_probe: float = 0.0
     recalled: bool = False
     plain_sampling: bool | None = None
+    hidden_defaults: tuple[str, ...] = ()
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 

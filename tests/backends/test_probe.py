@@ -109,7 +109,7 @@ def test_a_vllm_is_recognised_by_its_replies() -> None:
     assert (facts.route, facts.reason, facts.max_context) == ("ids", "", 512)
     assert (facts.reports_cached_tokens, facts.qs, facts.qh) == (False, None, None)
     assert {call.purpose for call in calls} == {"probe"} and not any(call.stream for call in calls)
-    assert [call.path for call in calls if call.billed] == ["chat/completions", *["completions"] * 4]
+    assert [call.path for call in calls if call.billed] == ["chat/completions", *["completions"] * 5]
     target = target_for("vllm", facts)
     assert isinstance(target, VllmTarget) and target.route == "ids"
 

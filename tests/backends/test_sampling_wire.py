@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from cheapspec.backends.probe_sampling import ask_defaults
 from cheapspec.backends.vllm import VllmTarget
 from cheapspec.core.effects import HttpReply
 from cheapspec.core.ports import Context, Drawn, SamplingTarget, Score, Unusable
-from cheapspec.core.request import Request, Sampling
+from cheapspec.core.request import Bypass, Request, Sampling, sampling
 from cheapspec.core.sampling import Law
 
 HOT = Sampling(0.7, 0.9)
@@ -159,20 +160,99 @@ VLLM = Facts(backend="vllm", can_score=True, route="ids")
 LLAMACPP = Facts(backend="llamacpp", can_force=True)
 
 
+RED, BLUE, GREEN, FAR = 1, 2, 3, 4
+
+
+class Vllm:
+    """A vLLM with defaults of its own: raw logits after "red blue red blue red blue red blue", in which green leads, or
+    red; log-probabilities are of these, whatever the sampler makes of them.
+    """
+
+    def __init__(self, penalty: float = 1.0, rank: int = 20_000, red: float = 18.0, green: float = 18.3) -> None:
+        self.penalty, self.rank = penalty, rank
+        self.logits = {RED: red, BLUE: 15.0, GREEN: green, FAR: 2.0}
+        self.calls: list[dict[str, Any]] = []
+        self.biased = True
+        self.noise = 0.0
+
+    def __call__(self, body: dict[str, Any]) -> HttpReply:
+        self.calls.append(body)
+        total = math.log(sum(map(math.exp, self.logits.values())))
+        prompt = body["prompt"] if isinstance(body["prompt"], list) else [RED, BLUE] * 4 + [RED]
+        rows: list[Any] = [None] * (len(prompt) - 1)
+        if "prompt_logprobs" in body:
+            shown = {RED, GREEN, BLUE} if prompt[-1] == RED else {prompt[-1]}
+            rows.append({str(one): {"logprob": self.logits[one] - total, "rank": self.rank} for one in shown})
+        heard = dict(self.logits)
+        for token, bias in (body.get("logit_bias") or {}).items() if self.biased else ():
+            heard[int(token)] += bias
+        penalty = body.get("repetition_penalty", self.penalty)
+        for token in set(prompt):
+            heard[token] = heard[token] / penalty if heard[token] > 0 else heard[token] * penalty
+        heard[GREEN] += self.noise
+        written = FAR if body["temperature"] == 2 else max(heard, key=heard.__getitem__)
+        choice = {"prompt_token_ids": prompt, "token_ids": [written], "prompt_logprobs": rows}
+        return reply({"choices": [choice]})
+
+    def asked(self, facts: Facts = VLLM) -> Facts:
+        op = ask_defaults("m", facts)
+        try:
+            call = next(op)
+            while True:
+                assert call.purpose == "probe" and call.billed
+                call = op.send(self(dict(call.body or {})))
+        except StopIteration as done:
+            found: Facts = done.value
+            return found
+
+
 @pytest.mark.parametrize(("rank", "plain"), [(40, False), (20_000, True)])
 def test_a_vllm_shows_its_defaults_at_temperature_2(rank: int, plain: bool) -> None:
     """A token far down the ranking shows that neither top_k nor min_p is at work; high ranks alone show nothing."""
-    written = reply({"choices": [{"prompt_token_ids": [1, 2], "token_ids": [5, 6], "finish_reason": "length"}]})
-    rows = [None, None, {"5": {"logprob": -9.0, "rank": 3}}, {"6": {"logprob": -9.0, "rank": rank}}]
-    found, calls = run(ask_defaults("m", VLLM), written, reply({"choices": [{"prompt_logprobs": rows}]}))
+    server = Vllm(rank=rank)
+    found = server.asked()
     assert found.plain_sampling is plain and f"rank {rank}" in found.evidence[-1]
-    asked = calls[0].body or {}
-    assert asked["temperature"] == 2 and not {"top_p", "top_k", "min_p"} & asked.keys()
-    assert (calls[1].body or {})["prompt"] == [1, 2, 5, 6] and all(call.purpose == "probe" for call in calls)
+    assert found.hidden_defaults == (() if plain else ("top_k", "min_p"))
+    [asked] = [call for call in server.calls if call["temperature"] == 2]
+    assert not {"top_p", "top_k", "min_p", "repetition_penalty"} & asked.keys()
+
+
+@pytest.mark.parametrize("leads", [18.0, 25.0, 11.0])
+@pytest.mark.parametrize("penalty", [1.0, 1.02, 1.05, 1.1, 1.3])
+def test_a_repetition_penalty_that_nobody_tells_is_found(penalty: float, leads: float) -> None:
+    """Of 1.05 as of 1.3, whichever token leads, on both routes: exact is off at temperature 0, too."""
+    for route in ("ids", "text"):
+        found = Vllm(penalty, red=leads).asked(replace(VLLM, route=route))
+        if penalty == 1:
+            assert found.hidden_defaults == () and found.plain_sampling is (True if route == "ids" else None)
+            continue
+        assert found.hidden_defaults == ("repetition_penalty",) and found.plain_sampling is False
+        for temperature in (0, 0.5):
+            asked = chat("Hi", temperature=temperature, top_p=1)
+            refused = sampling(asked, 1.0, found.plain_sampling, found.hidden_defaults)
+            assert isinstance(refused, Bypass) and refused.reason == "sampling"
+            said = chat("Hi", temperature=temperature, top_p=1, repetition_penalty=1)
+            assert isinstance(sampling(said, None, found.plain_sampling, found.hidden_defaults), Sampling)
+
+
+def test_a_vllm_whose_controls_fail_has_shown_no_penalty_and_no_lack_of_one() -> None:
+    """A bias that is dropped on the way, or kernels that differ by more than the lead."""
+    for penalty in (1.0, 1.05):
+        dropped, noisy = Vllm(penalty), Vllm(penalty)
+        dropped.biased, noisy.noise = False, 0.5
+        for server in (dropped, noisy):
+            found = server.asked()
+            assert found.plain_sampling is None and found.hidden_defaults == ()
 
 
 @pytest.mark.parametrize(
-    "replies", [(None,), (reply({}),), (reply({"choices": [{"prompt_token_ids": [1], "token_ids": [5]}]}), None)]
+    "replies",
+    [
+        (None, None),
+        (reply({}), reply({})),
+        (reply({"choices": [{"prompt_token_ids": [1, 2, 1]}]}), reply({})),
+        (None, reply({"choices": [{"prompt_token_ids": [1], "token_ids": [5]}]}), None),
+    ],
 )
 def test_a_vllm_that_shows_nothing_stays_unknown(replies: tuple[HttpReply | None, ...]) -> None:
     """No ids, no ranks, no reply."""
@@ -189,7 +269,9 @@ def test_llamacpp_tells_its_defaults() -> None:
     found, _ = run(ask_defaults("m", LLAMACPP), props(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05))
     assert found.plain_sampling is False and "top_k, top_p, min_p" in found.evidence[-1]
     found, _ = run(ask_defaults("m", LLAMACPP), props(top_k=0, top_p=1.0, min_p=0.0, repeat_penalty=1.0))
-    assert found.plain_sampling is True
+    assert found.plain_sampling is True and found.hidden_defaults == ()
+    found, _ = run(ask_defaults("m", LLAMACPP), props(top_k=40, repeat_penalty=1.1, typical_p=0.9, top_n_sigma=1.0))
+    assert found.hidden_defaults == ("top_k", "top_n_sigma", "typical_p", "repeat_penalty")
     for silent in (None, reply({}), reply({}, 500)):
         found, _ = run(ask_defaults("m", LLAMACPP), silent)
         assert found.plain_sampling is None

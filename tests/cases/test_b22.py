@@ -78,7 +78,7 @@ def test_b22_what_is_not_known_goes_direct_untouched(pair: Pair, fields: dict[st
     assert {name: direct.body[name] for name in sent} == sent
 
 
-PLAIN = {"extra_body": {"top_k": 0, "min_p": 0}}
+PLAIN = {"extra_body": {"top_k": 0, "min_p": 0, "repetition_penalty": 1, "repeat_penalty": 1}}
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -369,26 +369,69 @@ def test_temperature_zero_is_greedy_whatever_top_p_says() -> None:
         assert chosen == Sampling(0.0, 0.1) and chosen.greedy
 
 
-PLAIN: dict[str, Any] = {"top_k": 0, "min_p": 0}
+PLAIN: dict[str, Any] = {"top_k": 0, "min_p": 0, "repetition_penalty": 1, "repeat_penalty": 1}
 
 
 def test_b22_a_temperature_above_0_is_followed_where_all_of_it_is_known() -> None:
     """The request says everything, or the caller or a probe vouches for what it does not say."""
     want = Sampling(0.2, 0.1)
     assert sampling(good(chat(temperature=0.2, top_p=0.1, **PLAIN))) == want and not want.greedy
-    assert sampling(good(chat(temperature=0.2, top_p=0.1, top_k=-1, min_p=0.0))) == want
+    assert sampling(good(chat(temperature=0.2, top_p=0.1, **{**PLAIN, "top_k": -1, "min_p": 0.0}))) == want
     assert sampling(good(chat(temperature=0.2, top_p=0.1)), plain_defaults=True) == want
     assert sampling(good(chat(temperature=0.2)), assume_temperature=1.0) == Sampling(0.2, 1.0)
 
 
 def test_unknown_defaults_above_temperature_0_are_not_guessed() -> None:
-    """top_p has a reason of its own; top_k and min_p wait for the probe, or go direct when it found no answer."""
+    """top_p has a reason of its own; the others wait for the probe, or go direct when it found no answer."""
     assert sampling(good(chat(temperature=0.2, **PLAIN))) == Bypass("top_p_unset")
     assert sampling(good(chat(temperature=0.2)), plain_defaults=True) == Bypass("top_p_unset")
     unknown = sampling(good(chat(temperature=0.2, top_p=1)))
-    assert isinstance(unknown, Bypass) and unknown.reason == "not_probed" and "top_k and min_p" in unknown.detail
+    assert (
+        isinstance(unknown, Bypass) and unknown.reason == "not_probed" and "top_k and min_p and rep" in unknown.detail
+    )
     changed = sampling(good(chat(temperature=0.2, top_p=1, min_p=0)), plain_defaults=False)
     assert isinstance(changed, Bypass) and changed.reason == "sampling" and "default of top_k" in changed.detail
+
+
+HIDDEN: dict[str, dict[str, Any]] = {
+    "top_k": {"top_k": 0},
+    "top_p": {"top_p": 1},
+    "min_p": {"min_p": 0},
+    "repetition_penalty": {"repetition_penalty": 1},
+    "repeat_penalty": {"repeat_penalty": 1},
+    "presence_penalty": {"presence_penalty": 0},
+    "frequency_penalty": {"frequency_penalty": 0},
+    "dry_multiplier": {"dry_multiplier": 0},
+    "typical_p": {},
+    "xtc_probability": {},
+    "mirostat": {},
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.parametrize("assumed", [None, 1.0])
+def test_a_default_that_is_known_must_be_ruled_out_by_name(name: str, assumed: float | None) -> None:
+    """Whatever the caller vouches for, and whatever else the request says; what no request can say goes direct."""
+    others = {key: value for key, value in PLAIN.items() if key != name}
+    asked: dict[str, Any] = {"temperature": 0.5, **({} if name == "top_p" and assumed else {"top_p": 1}), **others}
+    if name == "top_p":
+        asked.pop("top_p", None)
+    refused = sampling(good(chat(**asked)), assumed, False, (name,))
+    assert isinstance(refused, Bypass) and refused.reason in ("sampling", "top_p_unset")
+    ruled_out = sampling(good(chat(**{"top_p": 1, **asked, **HIDDEN[name]})), assumed, False, (name,))
+    assert isinstance(ruled_out, Sampling) is bool(HIDDEN[name])
+
+
+def test_hidden_defaults_that_move_the_argmax_count_at_temperature_0_too() -> None:
+    """A penalty does, and what can drop the likeliest token; top_k, top_p and min_p keep it."""
+    for name, ruling_out in HIDDEN.items():
+        told = sampling(good(chat(temperature=0)), hidden_defaults=(name,))
+        if name in ("top_k", "top_p", "min_p", "mirostat"):
+            assert told == Sampling(0.0)
+            continue
+        assert told == Bypass("sampling", f"the endpoint has a default of its own for {name}")
+        if ruling_out:
+            assert sampling(good(chat(temperature=0, **ruling_out)), hidden_defaults=(name,)) == Sampling(0.0)
 
 
 @pytest.mark.parametrize(

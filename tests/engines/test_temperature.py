@@ -30,7 +30,7 @@ THRESHOLD = 0.001
 LEAST = 10
 
 QUESTION = "Write the numbers from one to six as words, separated by commas."
-PLAIN = {"top_k": 0, "min_p": 0}
+PLAIN = {"top_k": 0, "min_p": 0, "repetition_penalty": 1, "repeat_penalty": 1}
 
 
 @dataclass
