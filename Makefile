@@ -12,7 +12,7 @@ export PIP_NO_WARN_SCRIPT_LOCATION := 1
 unexport PYTHONPATH VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
-.PHONY: demo test check engines services compat compat-all compat-openai compat-openai-lowest record bench docs clean
+.PHONY: demo test check engines services compat compat-all compat-openai compat-openai-lowest record bench bench-lossy docs clean
 
 # --- environments: a stamp file each, remade when the declared dependencies change ----------------
 
@@ -105,6 +105,10 @@ record: $(VENV)/dev.stamp $(VLLM)/ready.stamp
 bench: $(VENV)/project.stamp
 	$(PY) -m benchmarks
 	$(PY) -m benchmarks.replay
+
+# Lossy rules replayed on recorded answers: no model, no network, the same page every time.
+bench-lossy: $(VENV)/project.stamp
+	$(PY) -m benchmarks.lossy
 
 docs: $(VENV)/dev.stamp
 	$(PY) scripts/docs.py

@@ -3,7 +3,8 @@
 Rules
 -----
 * Off until there is a certificate for the workload, which brings its threshold, or ``uncalibrated=True``: a judge that
-  nobody measured lets wrong drafts pass (GPT-4-1106 let every second wrong GSM8K answer of a weaker model pass).
+  nobody measured lets wrong drafts pass (one that lets every second pass loses more than routing at random for the same
+  money: docs/chat-only-apis.md).
 * The target judges in its own conversation (:mod:`cheapspec.rules.chat`), another model gets stable instructions first,
   then conversation and draft as data.
 * With log-probabilities the verdict is one letter, without it is one digit.
