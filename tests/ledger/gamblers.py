@@ -1,4 +1,4 @@
-"""Clients whose predictions are always wrong: ``python gamblers.py LEDGER_URL TARGET_URL SEED_USD THREADS TASKS TIMES``.
+"""Clients whose predictions are always wrong: ``python gamblers.py LEDGER_URL TARGET_URL SEED THREADS TASKS TIMES``.
 
 Each thread, then each task, asks so often (0: without end), all at once. Prints a line once everybody has begun, and
 then how many requests were answered.

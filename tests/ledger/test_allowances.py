@@ -233,7 +233,7 @@ def test_a_crowd_of_gamblers_costs_no_more_than_was_stated(url: str, threads: in
 def test_killed_gamblers_have_lost_what_they_held(url: str, kills: int) -> None:
     """Processes killed in the middle, again and again: the books bear it at every moment, and a request of which
     nobody knows the end costs what it held."""
-    ledger, chance = DatabaseLedger(url, lease_seconds=1.0), random.Random(7)
+    ledger, chance = DatabaseLedger(url, lease_seconds=gamblers.LEASE_SECONDS), random.Random(7)
     assert ledger.flush()
     with FakeTarget(model=ToyModel(3)) as target:
         for _ in range(kills):
