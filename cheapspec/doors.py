@@ -201,7 +201,8 @@ def _embedded_url() -> str:
 
     with _embedded_lock:
         if not _embedded:
-            _embedded.append(EmbeddedServer(weights("smollm2-135m-q4_1")))
+            threads = max(1, (os.cpu_count() or 2) // 2)  # others use the machine too, and a thread that waits spins
+            _embedded.append(EmbeddedServer(weights("smollm2-135m-q4_1"), threads=threads))
         return str(_embedded[0].url)
 
 
