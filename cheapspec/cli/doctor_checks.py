@@ -229,7 +229,8 @@ def probe_target(shared: Shared, endpoint: Target) -> Facts:
         def send(request: httpx2.Request, *, stream: bool) -> httpx2.Response:
             return client.send(request)
 
-        obey(send, probing(shared.runtime, endpoint.passed, _kept(probe(endpoint.model, endpoint.backend), found)))
+        asked = _kept(probe(endpoint.model, endpoint.backend), found)
+        obey(send, probing(shared.runtime, endpoint.passed, asked, books))
     books.went_direct(endpoint.passed, Read(None, Usage(), Decimal(0), "user"))
     flush = getattr(shared.ledger, "flush", None)
     if callable(flush):

@@ -13,6 +13,7 @@ Rules
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import time
@@ -72,6 +73,7 @@ class Books:
         self._billed: set[str] = set()
         self._sent = 0
         self._tickets: dict[str, Ticket[object]] = {}
+        self._holds: list[str] = []
         self.reserved = False
         self.closed = False
         settings, ledger = passed.settings, runtime.ledger
@@ -270,6 +272,23 @@ class Books:
             keys = account_keys(passed.settings, passed.parsed)
             self.runtime.permits.of(keys, passed.request_id).settle(usd, usd)
 
+    def release(self, hold: str) -> None:
+        """A call beside the request, which reserved for itself under this id, is over. What it holds is given back
+        when the books of the request count what it cost.
+        """
+        self._holds.append(hold)
+        if self.closed:
+            self._release()
+
+    def _release(self) -> None:
+        ledger = self.runtime.ledger
+        if not (self.reserved or self._holds) or not isinstance(ledger, Reservations):
+            return
+        ledger.settle(self._passed.request_id)
+        with contextlib.suppress(IndexError):  # another thread may be at it
+            while True:
+                ledger.settle(self._holds.pop())
+
     def _close(self, info: Info, reply_id: str | None, text: str, detail: str = "") -> None:
         """Into table, ledger and log."""
         self.closed = True
@@ -278,8 +297,7 @@ class Books:
         if self.keeps_text and isinstance(ledger, TextBook):
             ledger.add_text(info.request_id, prompt_text(self._passed), text)
         self.runtime.ledger.close_request(info.request_id, info.to_dict())
-        if self.reserved and isinstance(self.runtime.ledger, Reservations):
-            self.runtime.ledger.settle(info.request_id)
+        self._release()
         if log.isEnabledFor(logging.INFO):
             extra = f" ({masked(detail, self._passed.request)})" if detail else ""
             log.info("%s %s%s %s", info.decision, info.reason or info.rule, extra, info.request_id)

@@ -85,7 +85,7 @@ class Exchange:
         passed = decided.passed if isinstance(decided, Admitted) else decided
         probe = self._runtime.due_probe(passed)
         if probe is not None:
-            yield Background(probing(self._runtime, passed, probe), "cheapspec-probe")
+            yield Background(probing(self._runtime, passed, probe, self._books), "cheapspec-probe")
         if isinstance(decided, Admitted):
             return (yield from self._run(decided))
         return (yield from pass_through(self._books, decided, stream=self._stream))

@@ -1,7 +1,9 @@
 """Asks an endpoint what it can do, in the background, with the caller's own way to it.
 
 Never in the path of a request. A billed call is booked, with purpose ``probe``, on the request that caused it. It
-earns nothing by itself, so the allowance must bear it like a step of speculation; without that it is not made.
+earns nothing by itself, so the allowance must bear it like a step of speculation; without that it is not made. Nor is
+it where a budget has no room for it beside what the request has reserved: each call reserves its own worst case, and
+holds it until the books of the request count what it cost.
 """
 
 from __future__ import annotations
@@ -15,13 +17,14 @@ import httpx2
 
 from cheapspec.backends.llamacpp_wire import usage_of
 from cheapspec.backends.probe import Facts
-from cheapspec.core.books import Reservations
+from cheapspec.core.books import Grant, Reservations
 from cheapspec.core.effects import HttpReply, HttpRequest, Op, Side
 from cheapspec.core.exposure import exposure
 from cheapspec.core.money import charge, format_usd
 from cheapspec.core.ports import Call, CallRow
 from cheapspec.core.reply import read_usage
 from cheapspec.core.untyped import as_mapping
+from cheapspec.drive.books import Books
 from cheapspec.drive.io import Send, Steps, Written
 from cheapspec.drive.permits import account_keys
 from cheapspec.drive.policy import broke_kind
@@ -33,14 +36,16 @@ __all__ = ["probing"]
 log = logging.getLogger("cheapspec")
 
 
-def probing(runtime: Runtime, passed: Passed, probe: Op[Facts]) -> Steps[None]:
-    """Carry the probe out; what it found goes to the runtime, and nothing if it was cut short."""
+def probing(runtime: Runtime, passed: Passed, probe: Op[Facts], books: Books) -> Steps[None]:
+    """Carry the probe out beside the request of these ``books``; what it found goes to the runtime, and nothing if it
+    was cut short.
+    """
     found: Facts | None = None
     reply: HttpReply | None = None
     try:
         while True:
             request = probe.send(reply)
-            reply = yield from _ask(runtime, passed, request)
+            reply = yield from _ask(runtime, passed, request, books)
     except StopIteration as stop:
         found = stop.value
     except Exception:
@@ -49,7 +54,7 @@ def probing(runtime: Runtime, passed: Passed, probe: Op[Facts]) -> Steps[None]:
         runtime.probed(passed, found)
 
 
-def _ask(runtime: Runtime, passed: Passed, request: HttpRequest) -> Steps[HttpReply | None]:
+def _ask(runtime: Runtime, passed: Passed, request: HttpRequest, books: Books) -> Steps[HttpReply | None]:
     call_id = f"{passed.request_id}.probe-{uuid.uuid4().hex[:8]}"
     started = time.monotonic()
     sent = target_request(passed.request, request, f"cheapspec-{call_id}")
@@ -62,6 +67,9 @@ def _ask(runtime: Runtime, passed: Passed, request: HttpRequest) -> Steps[HttpRe
             yield Written(asked)
         if not (asked if isinstance(asked, bool) else asked.value):
             return None
+    if request.billed and not (yield from _reserved(runtime, passed, call_id, worst)):
+        permit.settle(Decimal(0), Decimal(0))
+        return None
     row = CallRow(call_id, passed.request_id, Side.TARGET, "probe", request.billed, time.time(), format_usd(worst))
     ticket = runtime.ledger.open_call(row)
     status, outcome = "failed", None
@@ -80,8 +88,20 @@ def _ask(runtime: Runtime, passed: Passed, request: HttpRequest) -> Steps[HttpRe
         runtime.ledger.close_call(closed)
         cost = Decimal(0) if status == "failed" or not request.billed else closed.cost_usd
         permit.settle(None if cost is None else Decimal(cost), Decimal(0))
-        if passed.settings.caps and isinstance(runtime.ledger, Reservations):
-            runtime.ledger.settle(passed.request_id)  # its books may be closed already
+        books.release(call_id)
+
+
+def _reserved(runtime: Runtime, passed: Passed, call_id: str, worst: Decimal | None) -> Steps[bool]:
+    """Whether every budget of the request has room for one more call."""
+    ledger, caps = runtime.ledger, passed.settings.caps
+    if not caps or not isinstance(ledger, Reservations):
+        return True
+    made = ledger.reserve(call_id, caps, [worst])
+    if not isinstance(made, Grant):
+        if not made.done:
+            yield Written(made)
+        return made.value is not None and made.value.choice is not None
+    return made.choice is not None
 
 
 def _closed(runtime: Runtime, passed: Passed, call_id: str, status: str, outcome: object, seconds: float) -> Call:

@@ -13,7 +13,7 @@ from threading import RLock
 
 from cheapspec.core.books import Cap, Grant
 from cheapspec.core.ports import Call, CallRow
-from cheapspec.ledger.budgets import Charged, charge_of
+from cheapspec.ledger.budgets import Charged, charge_of, distinct
 from cheapspec.ledger.memory import MemoryLedger
 from cheapspec.ledger.money import from_nano, to_nano
 
@@ -51,7 +51,12 @@ class BudgetedMemoryLedger(MemoryLedger):
         self._held: OrderedDict[str, _Held] = OrderedDict()
         self._holder: dict[str, str] = {}
 
+    def renew_locks(self) -> None:
+        super().renew_locks()
+        self._budget_lock = RLock()
+
     def reserve(self, request_id: str, caps: Sequence[Cap], amounts: Sequence[Decimal | None]) -> Grant:
+        caps = distinct(caps)
         with self._budget_lock:
             grant = Grant(0)
             for choice, usd in enumerate(amounts):
