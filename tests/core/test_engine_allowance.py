@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from engine_kit import TextTarget, asked, pinned, ran
+from engine_kit import TextTarget, asked, job, pinned, ran
 
 from cheapspec.core.allowance import Allowance, Hold, worst_case
-from cheapspec.core.engine import Policy
+from cheapspec.core.engine import Policy, run
 from cheapspec.core.money import Prices
 from cheapspec.core.planner import ContextPrices
-from cheapspec.testing.scripted import ScriptedDrafter
+from cheapspec.core.tally import Tally
+from cheapspec.testing.scripted import ScriptedDrafter, ScriptedTarget, answers, play
 
 REPLY = "The capital of France is Paris and it is big."
 PRICES = Prices(Decimal("0.3"), Decimal("3"), Decimal("0.006"))
@@ -145,3 +146,27 @@ def test_the_seconds_of_the_hand_off_are_told() -> None:
     )
     assert outcome.tally.handoff_tokens > 0
     assert outcome.tally.info("r", PRICES, "user").seconds.handoff > 0
+
+
+def test_a_step_without_a_bound_is_not_taken() -> None:
+    """Prices that rise between the two calls, or a service tier that nobody has priced: direct, and nobody is asked."""
+    stepped = Prices(Decimal("0.3"), Decimal(3), Decimal("0.006"), steps=((20, Prices(Decimal(1), Decimal(9))),))
+    permits, model = Permits(100), pinned(REPLY)
+    outcome = ran(asked(), model, policy=PLANNED, prices=stepped, context_prices=CHEAP, permit=permits)
+    unpriced = job(
+        asked(), ScriptedTarget(model), [ScriptedDrafter(model)], policy=PLANNED, prices=PRICES, context_prices=CHEAP
+    )
+    unpriced = replace(unpriced, permit=permits)
+    unpriced.tally.tier = "flex"
+    played = play(run(unpriced), answers(ScriptedDrafter(model), ScriptedTarget(model)), permit=permits)
+    for direct in (outcome.played.direct, played.direct):
+        assert direct is not None
+        assert (direct.reason, direct.detail) == ("allowance", "what this step may cost has no bound")
+    assert not permits.asked and not outcome.books.billed
+
+
+def test_nothing_of_the_baseline_is_sure_while_the_prompt_is_not_known() -> None:
+    """Then whoever leaves has lost all that was paid."""
+    tally = Tally()
+    assert tally.sure(PRICES) == 0
+    assert tally.sure(PRICES, 1000) == Decimal("0.0003")
