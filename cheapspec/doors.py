@@ -25,7 +25,7 @@ from cheapspec.drive.settings import Settings
 from cheapspec.drive.state import infos
 from cheapspec.errors import SettingsError
 from cheapspec.ledger import sessions
-from cheapspec.ledger.budgets import Budget
+from cheapspec.ledger.budgets import Budget, distinct
 from cheapspec.ledger.memory_budgets import BudgetedMemoryLedger
 from cheapspec.ledger.null import NullLedger
 from cheapspec.ledger.sessions import current_session, session_caps
@@ -132,13 +132,15 @@ class Shared:
         caps = [*settings.caps, *session_caps(session, now)]
         caps += (budget.cap(f"budget:{name}", now) for name, budget in self._budgets)
         if session is None:
-            return replace(settings, caps=tuple(caps))
-        return replace(settings, caps=tuple(caps), session=settings.session or session.name, session_id=session.id)
+            return replace(settings, caps=distinct(caps))
+        return replace(settings, caps=distinct(caps), session=settings.session or session.name, session_id=session.id)
 
     def _read(self, headers: Mapping[str, str], options: dict[str, Any]) -> Settings:
         session = options.pop("session", headers.get("session"))
         if session is not None and not isinstance(session, str):
             raise SettingsError(f"session = {session!r} (extra_body cheapspec): write a name.")
+        if session and not session.isprintable():
+            raise SettingsError(f"session = {session!r} (request): write a name of printable characters.")
         usd = options.pop("budget_usd", headers.get("budget-usd"))
         caps: tuple[Cap, ...] = ()
         if usd is not None:

@@ -3,7 +3,10 @@
 Rules
 -----
 * A budget belongs to a name on a ledger: whoever uses the name, in whatever thread, process or machine, draws on
-  one cap. ``period`` renews it each day or month of its time zone; without one it is for ever.
+  one cap. ``period`` renews it each day or month of its time zone; without one it is for ever. Who uses one name with
+  several time zones draws on one account wherever their dates are the same: use one.
+* A request counts once in an account, in however many ways it is told of it: the lowest cap holds, and an unknown
+  price passes only where all of them let it.
 * What a request counts: of each billed call what it cost (the dearer service tier, where two are in question),
   or the worst case of a call whose cost nobody told; nothing for a call that failed with an error. If that is
   unknown too, the request counts at least what was reserved for it.
@@ -12,7 +15,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal, InvalidOperation
 from typing import Literal
@@ -21,7 +24,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cheapspec.core.books import Cap
 from cheapspec.errors import SettingsError
 
-__all__ = ["Budget", "Charged", "charge_of"]
+__all__ = ["Budget", "Charged", "charge_of", "distinct"]
 
 _FORMATS = {"day": "%Y-%m-%d", "month": "%Y-%m"}
 
@@ -62,6 +65,17 @@ class Budget:
         if self.period is not None:
             period = datetime.fromtimestamp(now, _zone(self.timezone)).strftime(_FORMATS[self.period])
         return Cap(name, Decimal(self.usd), period, self.unknown == "allow")
+
+
+def distinct(caps: Iterable[Cap]) -> tuple[Cap, ...]:
+    """One cap an account (name and period), in the order in which the accounts come first: the strictest of them."""
+    found: dict[tuple[str, str], Cap] = {}
+    for cap in caps:
+        other = found.setdefault((cap.name, cap.period), cap)
+        if other is not cap:
+            allowed = other.allow_unknown and cap.allow_unknown
+            found[cap.name, cap.period] = replace(other, usd=min(other.usd, cap.usd), allow_unknown=allowed)
+    return tuple(found.values())
 
 
 def _zone(name: str) -> tzinfo:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
@@ -27,8 +27,9 @@ from cheapspec.core.ports import Call, CallRow, RequestRow
 from cheapspec.core.records import RequestRecord
 from cheapspec.errors import LedgerError
 from cheapspec.ledger.allowances import Held, Released
+from cheapspec.ledger.budgets import distinct
 from cheapspec.ledger.capabilities import CapabilityCache, row_of
-from cheapspec.ledger.estimates import EstimateCache
+from cheapspec.ledger.estimates import MOST_ROWS, EstimateCache
 from cheapspec.ledger.leases import LEASE_SECONDS
 from cheapspec.ledger.money import from_nano, to_nano
 from cheapspec.ledger.operations import (
@@ -76,7 +77,7 @@ class DatabaseLedger:
         self._writer = Writer(self._store, buffer=buffer, lease_seconds=lease_seconds)
         self._store_text = store_text
         self._capabilities = CapabilityCache(self.read)
-        self._estimates = EstimateCache(self.estimate_rows)
+        self._estimates = EstimateCache(self._newest_estimates)
 
     def __repr__(self) -> str:
         return f"DatabaseLedger({self._store.shown!r})"
@@ -172,7 +173,7 @@ class DatabaseLedger:
             return Grant(0)
         if not self._writer.ready:
             return Grant(None, caps[0].name, why="unavailable")
-        asked = Reserve(request_id, tuple(caps), tuple(to_nano(amount, up=True) for amount in amounts))
+        asked = Reserve(request_id, distinct(caps), tuple(to_nano(amount, up=True) for amount in amounts))
         ticket: WriteTicket[Grant] = WriteTicket()
         self._writer.put(Operation(Kind.RESERVE, asked, ticket))
         return ticket
@@ -247,6 +248,9 @@ class DatabaseLedger:
         """See :class:`cheapspec.core.books.CapabilityBook`."""
         return self._capabilities.get(base_url, model, backend, now)
 
+    def read_capabilities(self) -> bool:
+        return self._capabilities.begin()
+
     def put_capability(self, found: Capability) -> None:
         self._capabilities.put(found)
         self._put(Kind.CAPABILITY, row_of(found))
@@ -271,8 +275,14 @@ class DatabaseLedger:
         """
         with self.read() as connection:
             rows = connection.execute(select(estimates).order_by(estimates.c.updated_at)).all()
-        counted = ((row, Count(row.trials, row.hits, row.predicted)) for row in rows)
-        return [(row.target, row.workload, row.drafter, row.bucket, count) for row, count in counted]
+        return _counted(rows)
+
+    def _newest_estimates(self) -> list[Row]:
+        """As many of them as a snapshot has use for, the newest last."""
+        newest = select(estimates).order_by(estimates.c.updated_at.desc()).limit(MOST_ROWS)
+        with self.read() as connection:
+            rows = connection.execute(newest).all()
+        return _counted(rows[::-1])
 
     # --- for reports and tests -------------------------------------------------------------------
 
@@ -323,6 +333,11 @@ class DatabaseLedger:
 
     def _put(self, kind: Kind, values: Any) -> None:
         self._writer.put(Operation(kind, values))
+
+
+def _counted(rows: Iterable[Any]) -> list[Row]:
+    counted = ((row, Count(row.trials, row.hits, row.predicted)) for row in rows)
+    return [(row.target, row.workload, row.drafter, row.bucket, count) for row, count in counted]
 
 
 _INFINITE = (float("inf"), float("-inf"))

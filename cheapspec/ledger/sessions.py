@@ -26,7 +26,7 @@ from typing import ParamSpec, Self, TypeVar
 from cheapspec.core.books import Cap, SessionBook, SessionRow
 from cheapspec.core.ports import Ledger
 from cheapspec.errors import SettingsError
-from cheapspec.ledger.budgets import Budget
+from cheapspec.ledger.budgets import Budget, distinct
 
 __all__ = ["Session", "current_session", "session_caps"]
 
@@ -130,11 +130,5 @@ def session_caps(session: Session | None, now: float) -> tuple[Cap, ...]:
     """The budgets that a request of this session counts in, at ``now`` (UTC seconds since the epoch)."""
     if session is None:
         return ()
-    caps: dict[tuple[str, str], Cap] = {}
-    for each in session.chain():
-        if each.budget is not None:
-            cap = each.budget.cap(f"session:{each.name}", now)
-            other = caps.setdefault((cap.name, cap.period), cap)
-            if cap.usd < other.usd:
-                caps[cap.name, cap.period] = cap
-    return tuple(caps.values())
+    around = ((f"session:{each.name}", each.budget) for each in session.chain())
+    return distinct(budget.cap(name, now) for name, budget in around if budget is not None)

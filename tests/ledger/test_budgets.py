@@ -110,6 +110,18 @@ def test_a_later_word_about_a_call_moves_the_budget(book: Any) -> None:
     assert not room(book, "0.91")
 
 
+def test_a_budget_that_is_named_twice_is_one(book: Any) -> None:
+    """What is reserved is given back, and nothing is charged twice; the lower of two caps holds."""
+    twice = [cap_of("5"), cap_of("1"), cap_of("5")]
+    assert reserved(book, "r1", twice, "0.6").choice == 0
+    assert reserved(book, "r2", twice, "0.5").left_usd == Decimal("0.4")
+    spend(book, "r1", "0.3")
+    assert room(book, "0.7")
+    assert not room(book, "0.71")
+    lax = [cap_of("1", "u", allow_unknown=True), cap_of("1", "u")]
+    assert (reserved(book, "r3", lax, None).choice, reserved(book, "r4", lax[:1], None).choice) == (None, 0)
+
+
 def test_b04_an_unknown_price_is_refused_unless_it_was_allowed(book: Any) -> None:
     """Unknown is not free: by default a budget refuses it; allowed, it passes uncounted."""
     refused = reserved(book, "r1", cap_of("1"), None)

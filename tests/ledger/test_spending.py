@@ -13,12 +13,13 @@ from typing import Any
 import openai
 import pytest
 from counting_server import Handler
-from ledgerkit import rows
+from ledgerkit import cap_of, reserved, rows
 
 import cheapspec
 from cheapspec import AsyncOpenAI, Budget, OpenAI, SettingsError, Speculation
 from cheapspec.core.exposure import OUTPUT_BOUND
 from cheapspec.ledger.database import DatabaseLedger
+from cheapspec.ledger.memory_budgets import BudgetedMemoryLedger
 
 NANO = Decimal("1e-9")
 PRICES = {"input": "1", "output": "10"}
@@ -213,6 +214,36 @@ def test_a_request_may_name_a_session_and_its_budget(client: OpenAI, ledger: Dat
     assert (budget["name"], budget["spent_nano"] * NANO) == ("session:job", 2 * COST)
     with pytest.raises(openai.BadRequestError, match="name one too"):
         client.chat.completions.create(**ASKED, extra_headers={"x-cheapspec-budget-usd": "1"})
+
+
+@pytest.mark.parametrize("kept", ["memory", "database"])
+def test_a_request_that_names_the_budget_of_its_session_counts_once(
+    kept: str, server: str, ledger: DatabaseLedger
+) -> None:
+    """Nothing stays reserved, and each request is charged once: 33 of them fit, each 0.00003 of 0.0021 dollars with
+    room for the worst case of one more.
+    """
+    book = BudgetedMemoryLedger() if kept == "memory" else ledger
+    speculation = Speculation(ledger=book, prices=PRICES)
+    named = {"x-cheapspec-session": "x", "x-cheapspec-budget-usd": "0.0021"}
+    with (
+        OpenAI(base_url=server, api_key="none", speculation=speculation, max_retries=0) as client,
+        client.session("x", budget=Budget("0.0021")),
+    ):
+        for _ in range(33):
+            client.chat.completions.create(**ASKED, extra_headers=named)
+    cap = cap_of("0.0021", "session:x")
+    left = Decimal("0.0021") - 33 * COST
+    assert reserved(book, "more", cap, str(left + NANO)).left_usd == left
+    assert reserved(book, "rest", cap, str(left)).choice == 0
+
+
+@pytest.mark.parametrize("name", ["a\x00b", "a\nb", "\x1b[2J"])
+def test_the_session_that_a_request_names_is_a_name(client: OpenAI, name: str) -> None:
+    """Of printable characters, as :meth:`client.session` wants it; anything else is refused before it is sent."""
+    with pytest.raises(openai.BadRequestError, match="printable"):
+        client.chat.completions.create(**ASKED, extra_body={"cheapspec": {"session": name}})
+    assert Server.count == 0
 
 
 def test_a_configured_budget_is_everybodys(server: str, ledger: DatabaseLedger) -> None:
