@@ -122,15 +122,22 @@ def exact(
     for model, listed in prices.items():
         some = [case for case in cases if case.model == model]
         setting = Setting(Tariff.of(listed, qs), max_draft_tokens=longest, oracle=oracle)
-        completed = complete([case.trace for case in some])
-        told = outcomes(completed, Planned(listed), setting, Guard(allowance, listed))
-        parts += [(one.workload, _replayed(one, case)) for one, case in zip(told, some, strict=True)]
+        completed = complete([case.trace for case in some if not case.reason])  # the others would be filled in
+        told = iter(outcomes(completed, Planned(listed), setting, Guard(allowance, listed)))
+        for case in some:
+            sums = _direct(setting, case) if case.reason else _replayed(next(told))
+            parts.append((case.trace.workload, sums))
     price = "at the cached price" if qs is None else f"at {qs:g} of the input price"
     return Saving("exact", f"scoring reads the prompt {price}", False, _grouped(parts))
 
 
-def _replayed(one: Replayed, case: Case) -> Sums:
-    return Sums(1, int(not case.reason), int(one.rounds > 0), 0, one.baseline, one.paid, one.clairvoyant)
+def _replayed(one: Replayed) -> Sums:
+    return Sums(1, 1, int(one.rounds > 0), 0, one.baseline, one.paid, one.clairvoyant)
+
+
+def _direct(setting: Setting, case: Case) -> Sums:
+    cost = setting.tariff.direct(case.trace)
+    return Sums(1, 0, 0, 0, cost, cost, cost if setting.oracle else None)
 
 
 def verdicts(cases: Sequence[Case], prices: Mapping[str, Prices]) -> list[Saving]:

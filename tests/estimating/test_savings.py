@@ -43,6 +43,16 @@ def test_exact_saves_where_drafts_agree_and_only_there() -> None:
     assert "cached price" in told.assuming and not told.lossy
 
 
+def test_what_goes_direct_is_not_speculated_on() -> None:
+    """Also where others of its workload are, and nothing is known of what a draft of it would have been."""
+    cases = [*(case(f"{n}", "w", "1" * 80) for n in range(3)), case("direct", "w", "1" * 80, "tools")]
+    told = exact(cases, PRICES, qs=None, allowance=allowance(), oracle=True).workloads["w"]
+    assert (told.requests, told.served, told.accepted) == (4, 3, 3)
+    without = exact(cases[:3], PRICES, qs=None, allowance=allowance()).all
+    assert told.paid == pytest.approx(without.paid + (60 + 80 * 5) / 1e6)
+    assert told.clairvoyant is not None
+
+
 def test_exact_is_worth_less_where_scoring_reads_the_prompt_anew() -> None:
     """qs = 1: each round pays for the whole context."""
     cases = [case(f"{n}", "w", ("1" * 19 + "0") * 4) for n in range(4)]
