@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cheapspec.core.books import Trace
+from cheapspec.core.estimate import SAMPLED
 from cheapspec.core.records import RequestRecord
 from cheapspec.core.traces import DraftRow, RequestTrace, StaticRow
 
@@ -68,9 +69,13 @@ def assemble(record: RequestRecord, rounds: Sequence[Trace]) -> RequestTrace | N
         cached_prompt_tokens=min(cached, prompt) if isinstance(cached, int) else 0,
         max_tokens=reply if finish == "length" else None,
         target=target if isinstance(target, str) else record.row.model,
-        drafts=tuple(_model(name, own, reply, finish) for name, own in told.items() if name not in GIVEN_TEXT),
-        statics=tuple(_static(name, own, reply, finish) for name, own in told.items() if name in GIVEN_TEXT),
+        drafts=tuple(_model(name, own, reply, finish) for name, own in told.items() if not _given(name)),
+        statics=tuple(_static(name, own, reply, finish) for name, own in told.items() if _given(name)),
     )
+
+
+def _given(drafter: str) -> bool:
+    return drafter.removesuffix(SAMPLED) in GIVEN_TEXT
 
 
 def _finish(rounds: Sequence[Trace], reply: int) -> str:

@@ -44,6 +44,7 @@ __all__ = [
     "Row",
     "bucket_of",
     "calibration_error",
+    "known_as",
     "merge",
 ]
 
@@ -83,6 +84,8 @@ KEPT = 1 - 1 / 4000
 STATIC, UNKNOWN, END = "static", "unknown", "end"
 SAMPLED = " (sampled)"
 """Added to a drafter's name where the target samples: a draw agrees less often than an argmax does."""
+
+_LENIENT = " (lenient "
 
 _EDGES = [math.log(edge) if edge else -math.inf for edge, _ in AGREEMENT]
 _NAMES = [f"{edge:g}" for edge, _ in AGREEMENT]
@@ -256,7 +259,16 @@ def _used(table: dict[_Key, Counts], key: _Key) -> Counts:
     return counts
 
 
+def known_as(drafter: str, *, sampled: bool = False, lenient: float | None = None) -> str:
+    """The name under which a drafter's rates are kept: what holds under one rule need not under another. ``lenient``:
+    nats of the lenient rule, ``None``: the exact one.
+    """
+    loose = "" if lenient is None else f"{_LENIENT}{lenient:g})"
+    return drafter + loose + (SAMPLED if sampled else "")
+
+
 def _prior(drafter: str, bucket: str) -> float:
     if bucket == STATIC:
-        return STATIC_AGREEMENT.get(drafter.removesuffix(SAMPLED), UNKNOWN_AGREEMENT)
+        plain = drafter.removesuffix(SAMPLED).partition(_LENIENT)[0]
+        return STATIC_AGREEMENT.get(plain, UNKNOWN_AGREEMENT)
     return (_SAMPLED_PRIOR if drafter.endswith(SAMPLED) else _PRIOR).get(bucket, UNKNOWN_AGREEMENT)

@@ -6,6 +6,11 @@ Rules
   :class:`~cheapspec.core.sampling.Sampler` says; what is kept belongs to the reply, whatever it is.
 * A token that holds a part of a character only is followed by single tokens, as the caller samples them, until the
   character is whole: from inside a character a continuation's text is not to be relied on.
+* Each rejection is one more billed call. After so many that a token which was kept could not be completed within
+  :data:`LONGEST` calls, or when the time is over, nothing more is chosen and the target goes on by itself. A token was
+  rejected and none chosen then, so nothing that was drawn is lost.
+* A draw that was chosen is not given up for the sake of time, and neither are the rest of a character: what takes a
+  call more would become rarer than it is.
 * A call that fails leaves what was verified before. That is the one way in which what was drawn can be
   lost: the server's failure, not ours.
 """
@@ -24,19 +29,23 @@ from cheapspec.core.untyped import as_mapping
 
 __all__ = ["LONGEST", "fetch"]
 
-LONGEST = 4
-"""Tokens of one character at most: a token is at least one byte of UTF-8."""
+LONGEST = 6
+"""Paid calls after a round at most: three draws of one token, the last with the rest of its character."""
+
+_CHARACTER = 4  # tokens at most: a token is at least one byte of UTF-8
 
 _HALF = "\ufffd"
 _NO_SCORE = Score((), (), None, Usage())
 
 
-def fetch(turn: Turn, target: SamplingTarget, sampler: Sampler, draws: Draws) -> Steps[Unusable | bool]:
+def fetch(
+    turn: Turn, target: SamplingTarget, sampler: Sampler, draws: Draws, latest: float | None = None
+) -> Steps[Unusable | bool]:
     """Draw the next token of the reply and add it to the verified text. True: the target ended its turn with it, and
-    the reply is finished.
+    the reply is finished. ``latest``: when no other draw is chosen.
     """
     banned = sampler.spread.banned
-    while True:
+    for left in reversed(range(LONGEST - _CHARACTER + 1)):
         drawn = yield from _ask(turn, target, turn.context, banned, sampler.seed())
         if isinstance(drawn, Unusable):
             return drawn
@@ -48,12 +57,15 @@ def fetch(turn: Turn, target: SamplingTarget, sampler: Sampler, draws: Draws) ->
             if drawn.ends_turn:
                 return (yield from _end(turn))
             return (yield from _add(turn, target, drawn, draws))
+        if not left or (latest is not None and turn.calls.now >= latest):
+            break
         token = sampler.choose()
         follow = None if token is None else target.follow(token)
         if follow is not None:
             if follow.ends_turn:
                 return (yield from _end(turn))
             return (yield from _add_listed(turn, target, follow))
+    return Unusable("sampling", "the token of the rest was rejected, and is left to the target", continues=True)
 
 
 def _ask(
@@ -82,7 +94,7 @@ def _add(turn: Turn, target: SamplingTarget, drawn: Drawn, draws: Draws) -> Step
         context = task.value
         if isinstance(context, Unusable):
             return context
-        whole = not context.text.endswith(_HALF) or len(ids) >= LONGEST
+        whole = not context.text.endswith(_HALF) or len(ids) >= _CHARACTER
         if whole or ended or len(ids) == room:
             break
         inside = replace(base, ids=(*(base.ids or ()), *ids), tokens=base.tokens + len(ids))

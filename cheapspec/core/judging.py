@@ -38,7 +38,8 @@ class Judged:
     argmax. ``correction``: what the target says after them, where it is one of the listed tokens. ``follow``: the
     same, or the bonus token after a draft that holds, as a token to go on with. ``sampler``: it is a
     token outside the listed ones, which the server has to be asked for. ``stopped``: nothing was drawn after the
-    accepted tokens, since the distribution is not known. ``unverified``: as in ``VerificationResult``.
+    accepted tokens, since the distribution is not known. ``own``: accepted tokens before the first that holds by
+    lenience only. ``unverified``: as in ``VerificationResult``.
     """
 
     accepted: int
@@ -49,6 +50,7 @@ class Judged:
     ties: int = 0
     lenient: int = 0
     unverified: int = 0
+    own: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +70,9 @@ def judge(target: Target, score: Score, length: int, rule: Rule, begin: int, lim
     """
     if rule.law is not None and rule.draws is not None:
         return _drawn(target, score, length, rule, rule.law, rule.draws, begin, limit)
-    if rule.lenient is None:
-        result = verify_greedy(score.tokens, tie_nats=rule.tie_nats, limit=limit)
-    else:
+    result = verify_greedy(score.tokens, tie_nats=rule.tie_nats, limit=limit)
+    own = result.accepted
+    if rule.lenient is not None:
         result = verify_lenient(score.tokens, rule.lenient, tie_nats=rule.tie_nats, limit=limit)
     follow: NextToken | None = None
     if limit is None or result.accepted < limit:
@@ -85,41 +87,43 @@ def judge(target: Target, score: Score, length: int, rule: Rule, begin: int, lim
         ties=result.ties,
         lenient=result.lenient,
         unverified=result.unverified,
+        own=own,
     )
 
 
 def _drawn(
     target: Target, score: Score, length: int, rule: Rule, law: Law, draws: Draws, begin: int, limit: int | None
 ) -> Judged:
-    lenient = 0
+    lenient, first = 0, len(score.tokens)
     for index, (position, end) in enumerate(zip(score.tokens, score.ends, strict=True)):
         if index == limit:
-            return Judged(index, lenient=lenient)
+            return Judged(index, lenient=lenient, own=min(first, index))
         if not usable(position.logprob) or position.token_id is None:
-            return Judged(index, lenient=lenient, unverified=1, stopped=True)
+            return Judged(index, lenient=lenient, unverified=1, stopped=True, own=min(first, index))
         part = position.token_id if end is None else None  # a part of a character is not to be accepted
         found = spread(position, law, _Named(target, part))
         if found is None:
-            return Judged(index, lenient=lenient, stopped=True)
+            return Judged(index, lenient=lenient, stopped=True, own=min(first, index))
         sampler = Sampler(found, draws, begin + index)
         token = sampler.choose()
         if token is not None and token.token_id == position.token_id:
             continue
         if rule.lenient is not None and end is not None and _near(position, rule.lenient):
-            lenient += 1
+            lenient, first = lenient + 1, min(first, index)
             continue
         follow = None if token is None else target.follow(token)
-        return Judged(index, token, follow, sampler if token is None else None, lenient=lenient)
+        asking = sampler if token is None else None
+        return Judged(index, token, follow, asking, lenient=lenient, own=min(first, index))
     count = len(score.tokens)
     if count == limit or score.after is None or score.ends[-1] != length:
-        return Judged(count, lenient=lenient)
+        return Judged(count, lenient=lenient, own=first)
     found = spread(score.after, law, _Named(target))
     if found is None:
-        return Judged(count, lenient=lenient, stopped=True)
+        return Judged(count, lenient=lenient, stopped=True, own=first)
     sampler = Sampler(found, draws, begin + count)
     token = sampler.choose()
     follow = None if token is None else target.follow(token)
-    return Judged(count, None, follow, sampler if token is None else None, lenient=lenient)
+    return Judged(count, None, follow, sampler if token is None else None, lenient=lenient, own=first)
 
 
 def _near(position: TargetLogprob, nats: float) -> bool:

@@ -10,7 +10,7 @@ Rules
   holds with its bucket's rate, (a / (a + h))^a with the prior's shape.
 * Each token that was looked at adds its hazard to the rate b; a miss adds up to 1 to the shape a: 1 where a hit was
   almost sure, nothing where a miss was. (Exact for hits; for a miss the gamma with the exact posterior's mean.)
-* Each drafter has a belief of its own.
+* Each drafter has a belief of its own, and so have the rules: what counts as a hit differs between them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from cheapspec.core.acceptance import DraftToken
-from cheapspec.core.estimate import SAMPLED, UNKNOWN_AGREEMENT, Delta, Estimates, bucket_of
+from cheapspec.core.estimate import UNKNOWN_AGREEMENT, Delta, Estimates, bucket_of, known_as
 
 __all__ = ["CERTAIN", "SHAPE", "Outlook", "RequestRates", "survival"]
 
@@ -91,11 +91,12 @@ class _Belief:
 @dataclass(slots=True)
 class RequestRates:
     """The beliefs of one request. ``estimates``: what was known of its workload when it began. ``sampled``: the
-    target samples.
+    target samples. ``lenient``: nats of the lenient rule, ``None``: the exact one.
     """
 
     estimates: Estimates = field(default_factory=Estimates)
     sampled: bool = False
+    lenient: float | None = None
     _beliefs: dict[str, _Belief] = field(default_factory=dict[str, _Belief])
 
     def outlook(self, tokens: Sequence[DraftToken], drafter: str, *, static: bool = False) -> Outlook:
@@ -124,7 +125,7 @@ class RequestRates:
         return self.estimates.observe(drafter, looked, accepted, missed=missed, static=static, ended=ended)
 
     def _known_as(self, drafter: str) -> str:
-        return drafter + SAMPLED if self.sampled else drafter
+        return known_as(drafter, sampled=self.sampled, lenient=self.lenient)
 
     def _agreements(self, drafter: str, logprobs: Sequence[float | None], static: bool) -> tuple[float, ...]:
         """At θ = 1, such that the average over the prior of θ is the estimates' rate."""

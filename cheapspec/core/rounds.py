@@ -15,6 +15,7 @@ Rules
 * The bonus token counts only when the scored tokens reach to the draft's very end.
 * The turn ends only at the end of a character.
 * A round verifies at least one token or is the last.
+* A draw is paid for only where it is needed: not behind a stop string.
 * Where the target samples (temperature above 0) nothing that was drawn is thrown away: then the request no longer
   goes direct, and a token that cannot be named is fetched (:mod:`cheapspec.core.fetching`).
 """
@@ -27,6 +28,7 @@ from dataclasses import replace
 from cheapspec.core.calls import Steps
 from cheapspec.core.drafting import Draft, slice_tokens
 from cheapspec.core.effects import GoDirect, Note, Side
+from cheapspec.core.estimate import SAMPLED
 from cheapspec.core.fetching import fetch
 from cheapspec.core.judging import Judged, Rule, judge
 from cheapspec.core.lookup import realign
@@ -74,13 +76,13 @@ def verify_round(
     if doubt is not None:
         return (yield from _unverified(turn, doubt, told))
     judged = judge(target, score, len(scored.text), rule, turn.context.tokens, turn.remaining())
-    doubt = _no_evidence(judged) or _thinks_first(turn, judged)
+    doubt = _no_evidence(judged) or (None if rule.law is not None else _thinks_first(turn, judged))
     if doubt is not None:
         return (yield from _unverified(turn, doubt, told))
     tally.identify(score.identity)
     if turn.context.prompt_tokens is None:
         turn.context = replace(turn.context, prompt_tokens=score.prompt_tokens)
-    return (yield from _accept(turn, target, draft, scored, score, judged, rule))
+    return (yield from _accept(turn, target, draft, scored, score, judged, rule, latest))
 
 
 def _doubt(score: Score) -> Unusable | None:
@@ -122,7 +124,14 @@ def _may_think_first(turn: Turn, score: Score, rule: Rule) -> Unusable | None:
 
 
 def _accept(
-    turn: Turn, target: Target, draft: Draft, scored: Draft, score: Score, judged: Judged, rule: Rule
+    turn: Turn,
+    target: Target,
+    draft: Draft,
+    scored: Draft,
+    score: Score,
+    judged: Judged,
+    rule: Rule,
+    latest: float | None,
 ) -> Steps[Draft | Unusable | None]:
     """``scored``: what of the draft was scored."""
     tally, before, text = turn.tally, turn.context, scored.text
@@ -141,6 +150,7 @@ def _accept(
     if gained < 0 or not context.text.startswith(before.text + text[:offset]):
         changed = Unusable("cannot_score", "verified text changed when it was put together")
         return (yield from _unverified(turn, changed, len(score.tokens)))
+    lossy = tally.lenient_tokens > 0  # an earlier round's: what follows is not the target's own reply
     tally.rounds += 1
     tally.ties += judged.ties
     tally.lenient_tokens += judged.lenient
@@ -153,11 +163,17 @@ def _accept(
     missed = not whole and not judged.unverified and not judged.stopped
     yield from turn.learn(scored, offset, missed=missed, ended=over if claimed else None)
     seen = missed and not inside
-    yield trace_note(tally, before.tokens, scored, score.ends, accepted, missed=seen, ended=over)
+    if not lossy:
+        own = min(accepted, judged.own)
+        tag = SAMPLED if turn.request.samples else ""
+        yield trace_note(
+            tally, before.tokens, scored, score.ends, own, missed=seen or own < accepted, ended=over, tag=tag
+        )
     correction = context.text[len(before.text) + offset :]
     yield from turn.verify(context, offset, score.ends[:accepted])
-    if judged.sampler is not None and rule.draws is not None and isinstance(target, SamplingTarget):
-        ended = yield from fetch(turn, target, judged.sampler, rule.draws)
+    sampler, draws = judged.sampler, rule.draws
+    if sampler is not None and draws is not None and isinstance(target, SamplingTarget) and not turn.stopped():
+        ended = yield from fetch(turn, target, sampler, draws, latest)
         if isinstance(ended, Unusable):
             return (yield from _unverified(turn, ended, 0))
         if ended:

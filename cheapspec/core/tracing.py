@@ -7,6 +7,9 @@ Rules
 * A draft token's log-probability goes to the target token that it begins in; where several begin they add up, where
   none begins the entry is 0.0: a draft token that spans several of the target's is one decision. One unknown makes its
   entry unknown. Given text has no log-probabilities.
+* Agreement is with what the target itself says. A token that holds by lenience only did not agree, and a request's
+  trace ends there: what is verified after it does not follow the target's own reply. Agreement with a draw is another
+  thing than with the argmax, and rarer; its drafters have names of their own (``SAMPLED``, as the estimates have).
 * Where a whole draft held and the draft model had ended its turn after it, that claim is one more entry, without a
   log-probability: it agreed if the target ended its turn there, too.
 """
@@ -31,13 +34,14 @@ def trace_note(
     *,
     missed: bool,
     ended: bool,
+    tag: str = "",
 ) -> Note:
     """The note ``trace`` of the round that ``tally`` counted last: the fields of :class:`cheapspec.core.books.Trace`
     without the request.
 
     ``ends``: offset in the draft's text after each scored token (:class:`cheapspec.core.ports.Score`). ``accepted``:
     how many of them hold; ``missed``: the next one was looked at and does not. ``ended``: the target ended its turn
-    after this round.
+    after this round. ``tag``: what sets these rates apart from others of the drafter's.
     """
     claimed = not missed and accepted == len(ends) and scored.end == "stop"
     looked_at = accepted + missed
@@ -47,7 +51,7 @@ def trace_note(
         logprobs, agreed = (*logprobs, None), (*agreed, ended)
     data = {
         "round": tally.rounds,
-        "drafter": scored.drafter,
+        "drafter": scored.drafter + tag,
         "position": position,
         "logprobs": logprobs,
         "agreed": agreed,

@@ -38,13 +38,19 @@ class Turn:
     was asked to bear going on from what is verified, not beginning anew.
     """
 
-    def __init__(self, request: Request, tally: Tally, at: float, estimates: Estimates | None = None) -> None:
+    def __init__(
+        self,
+        request: Request,
+        tally: Tally,
+        at: float,
+        estimates: Estimates | None = None,
+        lenient: float | None = None,
+    ) -> None:
         self.request = request
         self.tally = tally
         self.started = at
         self.calls = Calls(at)
-        sampled = request.sampling is not None and not request.sampling.greedy
-        self.rates = RequestRates(estimates or Estimates(), sampled)
+        self.rates = RequestRates(estimates or Estimates(), request.samples, lenient)
         self.context = Context()
         self.outlet = Outlet(request.stops)
         self.owed = Usage(estimated=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,8 @@ from sampling_kit import PROMPT, Chance, SampledTarget, TinyModel, Writer
 from cheapspec.core.acceptance import Alternative, TargetLogprob
 from cheapspec.core.effects import Broke, HttpReply, Op, Start
 from cheapspec.core.engine import Job, Policy, run
+from cheapspec.core.estimate import SAMPLED
+from cheapspec.core.fetching import LONGEST
 from cheapspec.core.ports import Context, Drafter, Score, Unusable
 from cheapspec.core.request import Request, Sampling
 from cheapspec.core.sampling import SeededDraws
@@ -262,6 +265,125 @@ def test_a_bonus_token_that_cannot_be_drawn_is_left_to_the_hand_off() -> None:
             assert played.calls[-1].request.path == "scripted/continue"
             assert tally.rounds == 1
     assert whole
+
+
+class Picky(SampledTarget):
+    """What it draws of the rest is always its least likely token, which is mostly rejected at a low temperature."""
+
+    def answer(self, start: Start) -> Answer:
+        body = start.request.body or {}
+        if start.request.path != "scripted/draw" or not body["banned"]:
+            return super().answer(start)
+        told = {"id": 6, "logprob": -60.0, "usage": {"input_tokens": len(body["ids"]), "output_tokens": 1}}
+        return HttpReply(200, json.dumps(told).encode())
+
+
+def test_a_rest_that_rejects_again_and_again_is_left_to_the_target() -> None:
+    """Never more paid draws after a round than were held for; nothing was chosen then, so the target goes on."""
+    longest = handed = 0
+    for seed in range(200):
+        target = Picky(TinyModel(1), chance=Seeded(seed), alternatives=2)
+        played, tally = asked_with(seed, 2, target=target, request=question(temperature=0.4))
+        paths = [call.request.path for call in played.calls]
+        rows = "".join("d" if path == "scripted/draw" else "s" if "score" in path else "." for path in paths)
+        runs = [len(run) for run in re.findall("d+", rows)]
+        assert all(run <= LONGEST for run in runs)
+        longest = max([longest, *runs])
+        if any("left to the target" in note.data.get("detail", "") for note in played.notes if note.kind == "unusable"):
+            handed += 1
+            assert played.direct is not None or paths[-1] == "scripted/continue"
+            assert len([usage for usage in tally.usages]) == len([one for one in played.calls if one.request.billed])
+    assert longest == LONGEST - 3 and handed > 5
+
+
+def test_no_draw_is_paid_for_behind_a_stop_string() -> None:
+    """The accepted tokens hold it, so the reply is over whatever comes next."""
+    stopped = 0
+    for seed in range(60):
+        asking = question()
+        asking = replace(asking, stops=("b",), body={**asking.body, "stop": ["b"]})
+        target = SampledTarget(TinyModel(1), chance=Seeded(seed), alternatives=2)
+        played, tally = asked_with(seed, 3, target=target, request=asking)
+        if played.finish is None or tally.rounds != 1 or played.finish.finish_reason != "stop":
+            continue
+        if "scripted/continue" not in [call.request.path for call in played.calls] and tally.accepted_tokens > 1:
+            draws = [call.request.body or {} for call in played.calls if call.request.path == "scripted/draw"]
+            stopped += not draws
+            assert all(
+                "b" not in target.model.decode(body["ids"][len(target.model.encode(PROMPT)) :]) for body in draws
+            )
+    assert stopped
+
+
+class Musing(SampledTarget):
+    """A thought may come first, but is less likely than 1 in 100."""
+
+    def _listing(self, ids: Sequence[int], token: int | None) -> TargetLogprob:
+        told = super()._listing(ids, token)
+        others = [one for one in told.top if one.token_id != 1]
+        return replace(told, top=(*others, Alternative("<think>", -6.0, 1)))
+
+
+class First:
+    """Chance that takes the last of what is listed at first."""
+
+    def __init__(self) -> None:
+        self.source = SeededDraws(0)
+
+    def pick(self, weights: Sequence[float], position: int, step: int) -> int:
+        if position == 0 and step == 0:
+            return max(index for index, weight in enumerate(weights[:-1]) if weight > 0)
+        return self.source.pick(weights, position, step)
+
+    def seed(self, position: int, step: int) -> int | None:
+        return None
+
+
+def test_b29_a_thought_that_was_drawn_is_not_thrown_away() -> None:
+    """It was rarer than what is looked for beforehand; dropping it now would make it rarer than it is, and say that the
+    endpoint thinks.
+    """
+    target = Musing(TinyModel(1), chance=Seeded(1))
+    tally = Tally()
+    job = Job(question(), target, [Writer()], tally, Policy(draft_tokens=2), draws=First())
+    played = play(run(job), target.answer)
+    assert played.direct is None and tally.rounds >= 1
+    assert not any(note.data.get("reason") == "reasoning" for note in played.notes if note.kind == "unusable")
+
+
+def notes_of(kind: str, *, lenient: float | None, temperature: float = 0.0) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for seed in range(12):
+        asking = question(temperature=temperature) if temperature else replace(question(), sampling=Sampling(0.0))
+        fault = refusing(["scripted/continue"], HttpReply(500, b"{}"))
+        played, _ = asked_with(seed, 4, request=asking, lenient=lenient, drafter=Writer(cut=""), fault=fault)
+        found += [dict(note.data) for note in played.notes if note.kind == kind]
+    return found
+
+
+def test_what_lenience_accepts_is_learned_under_a_name_of_its_own() -> None:
+    """The exact rule's rates are not flattered by it, nor those of another margin, nor the argmax's by draws."""
+    names: dict[tuple[float | None, float], set[str]] = {}
+    for lenient in (None, 1.0, 50.0):
+        for temperature in (0.0, 1.0):
+            deltas = [data["delta"] for data in notes_of("estimates", lenient=lenient, temperature=temperature)]
+            names[lenient, temperature] = {drafter for delta in deltas for drafter, _ in delta}
+    assert all(len(found) == 1 for found in names.values())
+    assert len(set().union(*names.values())) == 6
+    assert names[None, 0.0] == {"writer"} and names[None, 1.0] == {"writer" + SAMPLED}
+
+
+def test_traces_say_what_the_target_itself_says() -> None:
+    """A token that holds by lenience only is a miss there and the last entry; draws stand under a name of their own."""
+    for temperature, name in ((0.0, "writer"), (1.0, "writer" + SAMPLED)):
+        exact = notes_of("trace", lenient=None, temperature=temperature)
+        loose = notes_of("trace", lenient=50.0, temperature=temperature)
+        assert exact and loose and {data["drafter"] for data in (*exact, *loose)} == {name}
+        assert any(False in data["agreed"] for data in loose)
+        for data in (*exact, *loose):
+            assert False not in data["agreed"][:-1] and len(data["agreed"]) == len(data["logprobs"])
+    first = {data["agreed"] for data in notes_of("trace", lenient=None) if data["position"] == 0}
+    assert {data["agreed"] for data in notes_of("trace", lenient=50.0) if data["position"] == 0} == first
 
 
 def test_lenience_above_temperature_0_counts_what_the_draw_would_have_changed() -> None:
