@@ -68,6 +68,7 @@ class TextTarget(ABC):
     name: ClassVar[str]
     can_score = True
     can_force = False
+    scores_from_cache = False
     flags: ClassVar[Mapping[str, Any]] = {}
     """In the body, so that the last message is gone on from."""
     message: ClassVar[Mapping[str, Any]] = {}

@@ -22,6 +22,7 @@ import typer
 from rich.console import Console
 
 from cheapspec.backends.facts import Facts
+from cheapspec.backends.targets import target_for
 from cheapspec.cli.doctor_checks import (
     DraftState,
     Problem,
@@ -38,8 +39,10 @@ from cheapspec.cli.doctor_view import show
 from cheapspec.cli.terminal import dollars
 from cheapspec.core.acceptance import DraftToken
 from cheapspec.core.money import Prices, format_usd
-from cheapspec.core.planner import ContextPrices, plan
+from cheapspec.core.planner import plan
 from cheapspec.doors import Shared
+from cheapspec.drive.admission import context_prices
+from cheapspec.drive.state import TargetFacts
 from cheapspec.drive.urls import cannot_score
 from cheapspec.prices import PriceBook, Quote
 from cheapspec.settings import Speculation, disabled
@@ -235,9 +238,8 @@ def _expected(facts: Facts, prices: Prices | None, given: Speculation) -> float 
     if prices is None:
         return None
     prompt, reply, probability = _EXAMPLE
-    cached = float((prices.cached_input or prices.input) / prices.input) if prices.input else 1.0
-    reused = 1.0 if facts.qs is None else facts.qs + (1 - facts.qs) * cached
-    context = ContextPrices(q0=1.0, qs=reused, qh=cached)
+    measured = TargetFacts(target_for(facts.backend, facts), qs=facts.qs, qh=facts.qh)
+    context = context_prices(prices, measured, 0.0)
     draft = [DraftToken("x", math.log(probability))] * reply
     made = plan(
         0,

@@ -269,6 +269,18 @@ class Target(Protocol):
         """
         ...
 
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The requests whose continuations it can score: ``chat``, ``completion``."""
+        ...
+
+    @property
+    def scores_from_cache(self) -> bool:
+        """By its source or documentation, a scoring call reads the prompt cache and computes only what is new. What a
+        probe measures at an endpoint comes before it.
+        """
+        ...
+
     def open(self, request: Request) -> Op[Context | Unusable]:
         """Unbilled calls that turn the request into a context (rendering, tokenizing)."""
         ...

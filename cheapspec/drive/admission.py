@@ -32,7 +32,7 @@ from cheapspec.drive.state import TargetFacts
 from cheapspec.drive.urls import api_base, model_name, our_headers, with_max_tokens, without_our_keys
 from cheapspec.errors import SettingsError
 
-__all__ = ["Admitted", "Refused", "decide"]
+__all__ = ["Admitted", "Refused", "context_prices", "decide", "draft_seconds"]
 
 DRAFT_SECONDS = 20.0
 """The longest that a caller waits for a draft (a tenth of the request's own time-out, if that is less)."""
@@ -144,7 +144,7 @@ def _considered(runtime: Runtime, passed: Passed, parsed: Request) -> Passed | A
     facts = runtime.facts_of(passed, now)
     if facts.target is None:
         return passed.because(facts.reason, facts.detail)
-    if parsed.kind not in getattr(facts.target, "kinds", (parsed.kind,)):
+    if parsed.kind not in facts.target.kinds:
         return passed.because("cannot_score", f"{facts.target.name} scores no {parsed.kind}")
     plain = bool(facts.plain_sampling) if facts.confirmed else facts.plain_sampling
     drawn = sampling(parsed, settings.assume_temperature, plain, facts.hidden_defaults)
@@ -187,7 +187,7 @@ def _job(
         max_draft_tokens=settings.max_draft_tokens,
         tie_nats=settings.tie_nats,
         lenient_nats=settings.lenient_nats,
-        draft_seconds=_draft_seconds(passed.request, settings),
+        draft_seconds=draft_seconds(passed.request, settings),
         simulate_scoring=settings.simulate_scoring,
         latest=None if settings.max_added_latency is None else now + settings.max_added_latency,
     )
@@ -221,15 +221,15 @@ def context_prices(prices: Prices | None, facts: TargetFacts, share: float) -> C
     would find cached.
 
     A probe tells which share of a known context a scoring call and a continuation compute anew (``qs``, ``qh``).
-    Where it does not, scoring is taken to compute everything (llama.cpp is known not to), and a hand-off to
-    find what was just scored.
+    Where it does not, scoring is taken to compute everything, unless the dialect says otherwise
+    (``Target.scores_from_cache``), and a hand-off to find what was just scored.
     """
     if prices is None or prices.cached_input is None or not prices.input:
         cached = written = 1.0
     else:
         cached = float(prices.cached_input / prices.input)
         written = max(1.0, float((prices.cache_write or prices.input) / prices.input))
-    unknown = 0.0 if facts.target is not None and facts.target.name == "llamacpp" else 1.0
+    unknown = 0.0 if facts.target is not None and facts.target.scores_from_cache else 1.0
     qs, qh = (fresh + (1 - fresh) * cached for fresh in (_or(facts.qs, unknown), _or(facts.qh, 0.0)))
     return ContextPrices(share * cached + 1 - share, qs, qh, cold=share * qs + (1 - share) * written)
 
@@ -238,7 +238,7 @@ def _or(known: float | None, otherwise: float) -> float:
     return otherwise if known is None else min(max(known, 0.0), 1.0)
 
 
-def _draft_seconds(request: httpx2.Request, settings: Settings) -> float:
+def draft_seconds(request: httpx2.Request, settings: Settings) -> float:
     """min(request time-out / 10, 20 s), unless the settings say otherwise; never more than may be added."""
     read = as_mapping(request.extensions.get("timeout")).get("read")
     limit = settings.draft_timeout or min(DRAFT_SECONDS, read / 10 if read else DRAFT_SECONDS)

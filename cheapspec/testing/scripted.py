@@ -152,6 +152,8 @@ class ScriptedTarget:
     can_score: bool = True
     can_force: bool = False
     cached_tokens: int | None = 0
+    kinds: frozenset[str] = frozenset({"chat", "completion"})
+    scores_from_cache: bool = False
 
     def open(self, request: Request) -> Op[Context | Unusable]:
         body = {"messages": list(request.messages), "prompt": request.prompt}

@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import pytest
 
+from cheapspec.backends.targets import target_for
 from cheapspec.core.effects import Note, Usage
 from cheapspec.core.estimate import Count
 from cheapspec.core.money import Prices
@@ -83,6 +84,13 @@ def test_what_was_not_probed_is_assumed_on_the_dear_side_for_scoring() -> None:
     flat = context_prices(Prices(Decimal(1), Decimal(5)), TargetFacts(SCRIPTED, qs=0.0, qh=0.0), 0.7)
     assert (flat.q0, flat.qs, flat.qh, flat.first) == (1.0, 1.0, 1.0, 1.0)
     assert context_prices(None, TargetFacts(SCRIPTED), 0.0).first == 1.0
+
+
+@pytest.mark.parametrize(("backend", "share"), [("sglang", 0.1), ("llamacpp", 0.1), ("vllm", 1.0), ("together", 1.0)])
+def test_a_dialect_says_whether_scoring_reads_its_cache(backend: str, share: float) -> None:
+    """Where no probe measured it; what was measured goes before."""
+    assert context_prices(PRICES, TargetFacts(target_for(backend)), 0.0).qs == pytest.approx(share)
+    assert context_prices(PRICES, TargetFacts(target_for(backend), qs=0.5), 0.0).qs == pytest.approx(0.55)
 
 
 def test_writing_the_cache_has_its_price() -> None:
