@@ -1,4 +1,4 @@
-"""Getting one draft: from a drafter that proposes at once, or from a model through its stream.
+"""Getting one draft: from given text at once (:func:`given_draft`), or from a model through its stream.
 
 Rules
 -----
@@ -19,11 +19,12 @@ from dataclasses import dataclass, replace
 from cheapspec.core.acceptance import DraftToken
 from cheapspec.core.calls import Calls, OpTask, Steps, StreamTask
 from cheapspec.core.effects import Side
+from cheapspec.core.lookup import Prediction
 from cheapspec.core.ports import Drafter, DraftPiece, NoDraft, Streaming, Unusable
 from cheapspec.core.request import Request
 from cheapspec.core.text import special_cut
 
-__all__ = ["Draft", "Drafting", "slice_tokens"]
+__all__ = ["Draft", "Drafting", "given_draft", "slice_tokens"]
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONGEST_SPECIAL = 32  # characters of the verified text that a control token may begin in
@@ -84,15 +85,23 @@ def slice_tokens(tokens: Sequence[DraftToken], start: int, stop: int) -> tuple[D
     return tuple(out)
 
 
-class Drafting:
-    """One attempt to get a draft from ``drafter``. ``result`` is ``None`` while it is under way;
-    ``local``: it was settled at once, without asking a host.
+def given_draft(drafter: Drafter, request: Request, prefix: str, max_tokens: int) -> Draft | None:
+    """The draft of given text, without tokens where there is none; ``None``: ``drafter`` is a model and must be asked.
+    The caller's prediction, if there is room for all of it, ends with the reply.
     """
+    proposal = drafter.propose(request, prefix, max_tokens)
+    if proposal is None:
+        return None
+    whole = drafter.name == Prediction.name and len(proposal) < max_tokens
+    return Draft(tuple(token for token in proposal if token.text), drafter.name, "stop" if whole else None, static=True)
+
+
+class Drafting:
+    """One attempt to get a draft from a model. ``result`` is ``None`` while it is under way."""
 
     def __init__(self, calls: Calls, drafter: Drafter) -> None:
         self._calls = calls
         self.drafter = drafter
-        self.local = False
         self._op: OpTask[Streaming[DraftPiece] | NoDraft] | None = None
         self._stream: StreamTask[DraftPiece] | None = None
         self._tokens: list[DraftToken] = []
@@ -100,28 +109,22 @@ class Drafting:
 
     @property
     def written(self) -> int:
-        """Tokens that a draft model has written, as far as they came; 0 for text that is only copied."""
+        """Tokens that the model has written, as far as they came."""
         return len(self._tokens)
 
     def begin(self, request: Request, prefix: str, max_tokens: int) -> Steps[None]:
         """Ask. A limit of 0 asks nobody (some servers read 0 as "no limit")."""
         if max_tokens < 1:
-            self.local = True
             self.result = NoDraft("no_draft", "no room for a draft")
-            return
-        proposal = self.drafter.propose(request, prefix, max_tokens)
-        if proposal is not None:
-            self.local = True
-            self._settle(proposal, None, static=True)
             return
         op = self.drafter.draft(request, prefix, max_tokens)
         self._op = yield from self._calls.op(op, Side.DRAFT, self.drafter.base_url)
         yield from self.pump()
 
-    def _settle(self, tokens: Sequence[DraftToken], end: str | None, *, static: bool = False) -> None:
+    def _settle(self, tokens: Sequence[DraftToken], end: str | None) -> None:
         told = tuple(token for token in tokens if token.text)
         if told:
-            self.result = Draft(told, self.drafter.name, end, static)
+            self.result = Draft(told, self.drafter.name, end)
         else:
             self.result = NoDraft("no_draft", f"{self.drafter.name} drafted nothing")
 

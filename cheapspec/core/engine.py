@@ -29,12 +29,11 @@ from decimal import Decimal
 
 from cheapspec.core.calls import OpTask, Steps
 from cheapspec.core.choosing import Chooser
-from cheapspec.core.drafting import Draft, Drafting
+from cheapspec.core.drafting import Draft, Drafting, given_draft
 from cheapspec.core.effects import Cancelled, Effect, Event, Finish, GoDirect, Note, Side
 from cheapspec.core.estimate import Estimates
 from cheapspec.core.handoff import hand_off
 from cheapspec.core.judging import Rule
-from cheapspec.core.lookup import Prediction
 from cheapspec.core.money import Prices
 from cheapspec.core.planner import ContextPrices
 from cheapspec.core.ports import Context, Drafter, NoDraft, Permit, SamplingTarget, Target, Unusable
@@ -119,7 +118,7 @@ class _Engine:
         self.target = job.target
         self.policy = job.policy
         self.tally = job.tally
-        self.turn = Turn(job.request, job.tally, job.at, job.estimates)
+        self.turn = Turn(job.request, job.tally, job.at, job.estimates, job.policy.lenient_nats)
         self.calls = self.turn.calls
         self.drafters = list(job.drafters)
         self.rule = Rule(job.policy.tie_nats, job.policy.lenient_nats)
@@ -132,8 +131,12 @@ class _Engine:
             yield from self.calls.cancel(opening)
             yield GoDirect(drafts.reason, drafts.detail)
             return
+        latest = self.policy.latest
         while not opening.done:
-            yield from self.calls.step()
+            if not (yield from self.calls.step(None if latest is None else latest - self.calls.now)):
+                yield from self.calls.cancel(opening)
+                yield GoDirect("latency", "the time that speculating may add is over")
+                return
         context = opening.value
         if isinstance(context, Unusable):
             yield note_unusable(context)
@@ -206,12 +209,11 @@ class _Engine:
             return [left[0]]
         drafts, models = list[Draft](), list[Drafter]()
         for drafter in self.drafters if limit > 0 else ():  # some servers read 0 as "no limit"
-            proposal = drafter.propose(self.request, self.turn.context.text, limit)
-            if proposal is None:
+            there = given_draft(drafter, self.request, self.turn.context.text, limit)
+            if there is None:
                 models.append(drafter)
-            elif told := tuple(token for token in proposal if token.text):
-                whole = drafter.name == Prediction.name and len(proposal) < limit
-                drafts.append(Draft(told, drafter.name, "stop" if whole else None, static=True))
+            elif there.tokens:
+                drafts.append(there)
                 if not planned and not models:
                     return drafts
         anew = {draft.drafter for draft in drafts}

@@ -1,22 +1,75 @@
-"""Asking a drafter outside any request of a caller's: one draft, in this thread, nothing else going on.
+"""Asking a drafter outside any request of a caller's: one draft, nothing else going on.
 
-What a failure means is the drafter's to say (:class:`~cheapspec.core.ports.NoDraft`); nothing is raised.
+Rules
+-----
+* What a failure means is the drafter's to say (:class:`~cheapspec.core.ports.NoDraft`); nothing is raised.
+* :func:`draft_in_time` asks as a request would: with its deadline, its limit of drafts at a time a host, and its way of
+  using a draft as far as it came. This thread waits meanwhile.
+* :class:`DraftHosts` is for work that must not miss a draft (bench, estimates): it waits for whole ones.
 """
 
 from __future__ import annotations
 
+import time
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Self
 
 import httpx2
 
-from cheapspec.core.drafting import Draft
-from cheapspec.core.effects import HttpReply, HttpRequest
+from cheapspec.core.calls import Calls, Steps
+from cheapspec.core.drafting import Draft, Drafting
+from cheapspec.core.effects import Cancel, Event, HttpReply, HttpRequest, Start, TimedOut, WaitAny
 from cheapspec.core.ports import Drafter, DraftPiece, NoDraft, Streaming
 from cheapspec.core.request import Request
+from cheapspec.drive.local import DraftCall, hosts
 from cheapspec.drive.urls import draft_url
 
-__all__ = ["DraftHosts"]
+__all__ = ["DraftHosts", "draft_in_time"]
+
+
+def draft_in_time(
+    drafter: Drafter, request: Request, max_tokens: int, *, seconds: float, limit: int
+) -> Draft | NoDraft:
+    """What a draft model would write at the beginning of the reply, in ``seconds``. ``limit``: how many drafts its host
+    may write at a time, this one included.
+    """
+    inbox: SimpleQueue[Event] = SimpleQueue()
+    under_way: dict[int, DraftCall] = {}
+    steps, answer = _drafted(drafter, request, max_tokens, seconds), None
+    try:
+        while True:
+            effect = steps.send(answer)
+            answer = None
+            if isinstance(effect, Start):
+                call = hosts.submit(effect.call_id, effect.host, effect.request, inbox.put, limit)
+                under_way[effect.call_id] = call
+            elif isinstance(effect, Cancel):
+                under_way.pop(effect.call_id).cancel(linger=effect.linger)
+            else:
+                assert isinstance(effect, WaitAny)
+                try:
+                    answer = inbox.get(timeout=effect.seconds)
+                except Empty:
+                    answer = TimedOut(time.monotonic())
+    except StopIteration as ended:
+        found: Draft | NoDraft = ended.value
+        return found
+    finally:
+        for call in under_way.values():
+            call.cancel()
+
+
+def _drafted(drafter: Drafter, request: Request, max_tokens: int, seconds: float) -> Steps[Draft | NoDraft]:
+    calls = Calls(time.monotonic())
+    drafting, deadline = Drafting(calls, drafter), calls.now + seconds
+    yield from drafting.begin(request, "", max_tokens)
+    while drafting.result is None:
+        in_time = yield from calls.step(deadline - calls.now)
+        yield from drafting.pump()
+        if not in_time or calls.now >= deadline:
+            yield from drafting.stop()
+    return drafting.result
 
 
 class DraftHosts:

@@ -3,7 +3,7 @@
 Rules
 -----
 * Nothing is sent to the target, billed or not, and nothing is written down. Draft hosts are asked only if that is
-  asked for; then each writes one draft.
+  asked for; then each writes one draft, within the time and beside no more others than in a request.
 * The decision is the one that would be made now (:func:`~cheapspec.drive.admission.decide`). A request that goes
   direct says why; what scoring would have cost is listed all the same, as not allowed.
 * What is not known yet is assumed, and said so: the length of the reply (:data:`REPLY_TOKENS`, up to the caller's
@@ -22,7 +22,7 @@ import httpx2
 
 from cheapspec.core.alternatives import Plan, PlanAlternative, Situation, alternatives
 from cheapspec.core.assumed import assumed_draft, assumed_prompt
-from cheapspec.core.drafting import Draft
+from cheapspec.core.drafting import Draft, given_draft
 from cheapspec.core.estimate import Estimates
 from cheapspec.core.fetching import LONGEST
 from cheapspec.core.lookup import Prediction
@@ -30,8 +30,8 @@ from cheapspec.core.planner import ContextPrices
 from cheapspec.core.ports import Drafter, NoDraft
 from cheapspec.core.priors import RequestRates
 from cheapspec.core.request import Request
-from cheapspec.drive.admission import Admitted, Refused, context_prices, decide
-from cheapspec.drive.drafts import DraftHosts
+from cheapspec.drive.admission import Admitted, Refused, context_prices, decide, draft_seconds
+from cheapspec.drive.drafts import draft_in_time
 from cheapspec.drive.learning import target_of, workload_of
 from cheapspec.drive.permits import account_keys
 from cheapspec.drive.runtime import Passed, Runtime
@@ -93,7 +93,8 @@ def _planned(
     limits = (settings.max_draft_tokens, parsed.max_tokens, reply_tokens)
     longest = min(limit for limit in limits if limit is not None)
     drafters = [*([Prediction()] if parsed.prediction is not None else []), *runtime.drafters]
-    drafts, missing = _drafts(drafters, parsed, estimates, longest, reply_tokens, ask=draft)
+    ask = (draft_seconds(passed.request, settings), settings.draft_concurrency) if draft else None
+    drafts, missing = _drafts(drafters, parsed, estimates, longest, reply_tokens, ask=ask)
     plain = settings.draft_tokens is None
     speed = runtime.learning.measured(target)
     situation = Situation(
@@ -130,28 +131,26 @@ def _drafts(
     longest: int,
     reply_tokens: int | None,
     *,
-    ask: bool,
+    ask: tuple[float, int] | None,
 ) -> tuple[list[Draft], dict[str, NoDraft]]:
-    """What each drafter proposes, or is assumed to; and those that have nothing, with the reason."""
+    """What each drafter proposes, or is assumed to; and those that have nothing, with the reason. ``ask``: how long a
+    model may take, and how many drafts its host may write at a time; ``None``: it is not asked.
+    """
     drafts: list[Draft] = []
     missing: dict[str, NoDraft] = {}
-    with DraftHosts() as hosts:
-        for drafter in drafters:
-            given = drafter.propose(request, "", longest)
-            if given is not None:
-                ends = drafter.name == Prediction.name and len(given) < longest
-                found: Draft | NoDraft = Draft(given, drafter.name, "stop" if ends else None, static=True)
-            elif ask:
-                found = hosts.draft(drafter, request, "", longest)
-            else:
-                count = min(longest, REPLY_TOKENS if reply_tokens is None else reply_tokens)
-                drafts.append(assumed_draft(drafter.name, estimates, count, finished=True))
-                continue
-            usable = found if isinstance(found, NoDraft) else found.sendable("")
-            if isinstance(usable, Draft) and usable.tokens:
-                drafts.append(usable)
-            else:
-                missing[drafter.name] = usable if isinstance(usable, NoDraft) else NoDraft("no_draft")
+    for drafter in drafters:
+        found: Draft | NoDraft | None = given_draft(drafter, request, "", longest)
+        if found is None and ask is not None:
+            found = draft_in_time(drafter, request, longest, seconds=ask[0], limit=ask[1])
+        if found is None:
+            count = min(longest, REPLY_TOKENS if reply_tokens is None else reply_tokens)
+            drafts.append(assumed_draft(drafter.name, estimates, count, finished=True))
+            continue
+        usable = found if isinstance(found, NoDraft) else found.sendable("")
+        if isinstance(usable, Draft) and usable.tokens:
+            drafts.append(usable)
+        else:
+            missing[drafter.name] = usable if isinstance(usable, NoDraft) else NoDraft("no_draft")
     return drafts, missing
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from cheapspec.core.acceptance import DraftToken
 from cheapspec.core.calls import Calls
-from cheapspec.core.drafting import Draft, Drafting, slice_tokens
+from cheapspec.core.drafting import Draft, Drafting, given_draft, slice_tokens
 from cheapspec.core.effects import (
     Answered,
     Broke,
@@ -25,6 +26,7 @@ from cheapspec.core.effects import (
     Start,
     WaitAny,
 )
+from cheapspec.core.lookup import Prediction
 from cheapspec.core.ports import DraftPiece, NoDraft, Streaming
 from cheapspec.core.request import Request
 
@@ -98,7 +100,7 @@ def opened(*events: Any) -> tuple[Drafting, list[Any]]:
 def test_a_model_is_asked_and_its_stream_read() -> None:
     """Preliminary call, then the stream, on the drafter's own host; the end is what the stream says."""
     calls, drafting, effects = begin(Host())
-    assert [effect.host for effect in effects] == ["http://host.test"] and not drafting.local
+    assert [effect.host for effect in effects] == ["http://host.test"]
     (started,) = told(calls, drafting, Answered(1, HttpReply(200, b"")))
     assert isinstance(started, Start) and started.request.body == {"prefix": "so far", "max_tokens": 8}
     told(calls, drafting, Opened(2, 200, {}), Received(2, b"a b"))
@@ -164,22 +166,28 @@ def test_a_host_that_answered_and_declines_is_not_broken() -> None:
     told(calls, drafting, Answered(1, HttpReply(200, b"")))
     assert drafting.result == why
     _, drafting, effects = begin(Host(refusal=why, preliminary=False))
-    assert drafting.result == why and effects == [] and not drafting.local
+    assert drafting.result == why and effects == []
 
 
-def test_a_proposal_needs_no_call() -> None:
-    """Its tokens are static, empty ones left out; nothing to say is no draft."""
-    _, drafting, effects = begin(Proposing(["abc"], size=2))
-    assert effects == [] and drafting.local
-    assert drafting.result == Draft((DraftToken("ab"), DraftToken("c")), "proposing", None, static=True)
-    _, drafting, _ = begin(Proposing([""]))
-    assert drafting.local and drafting.result == NoDraft("no_draft", "proposing drafted nothing")
+def test_given_text_needs_no_call() -> None:
+    """Its tokens are static, empty ones left out; a model has none."""
+    there = given_draft(Proposing(["abc"], size=2), asked(), "", 8)
+    assert there == Draft((DraftToken("ab"), DraftToken("c")), "proposing", None, static=True)
+    assert given_draft(Proposing([""]), asked(), "", 8) == Draft((), "proposing", None, static=True)
+    assert given_draft(Host(), asked(), "", 8) is None
+
+
+@pytest.mark.parametrize(("room", "end"), [(100, "stop"), (2, None)])
+def test_a_prediction_that_has_room_ends_the_reply(room: int, end: str | None) -> None:
+    """Cut at the limit it claims nothing."""
+    there = given_draft(Prediction(), replace(asked(), prediction="One, two."), "", room)
+    assert there is not None and there.end == end
 
 
 def test_no_room_asks_nobody() -> None:
     """Some servers read a limit of 0 as none."""
     _, drafting, effects = begin(Host(), limit=0)
-    assert effects == [] and drafting.local and isinstance(drafting.result, NoDraft)
+    assert effects == [] and isinstance(drafting.result, NoDraft)
 
 
 # --- the deadline ------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from doorway import ANSWER, ASKED, QUESTION, Doorway, call, entered
 import cheapspec
 from cheapspec import client as door_module
 from cheapspec.core.lookup import Prediction
+from cheapspec.testing.faults import Hang
 
 PLANNED: dict[str, Any] = {"draft_tokens": None}
 
@@ -80,6 +81,14 @@ def test_a_draft_is_asked_for_only_where_that_is_wanted(way: Doorway) -> None:
     assert "assumed" not in scored.why
     assert way.draft.requests
     assert plan.alternatives[0].why.endswith(f"about {len(way.draft.model.encode(ANSWER))} tokens")
+
+
+def test_a_slow_host_is_waited_for_as_long_as_a_request_would(way: Doorway) -> None:
+    """``draft_timeout`` bounds the wait; without a word in time there is no draft."""
+    way.draft.plan("draft", Hang(30.0))
+    plan = explained(way, {"draft_timeout": 0.3}, draft=True)
+    (scored,) = plan.alternatives[1:]
+    assert plan.chosen == "direct" and not scored.allowed and "no text in time" in scored.why
 
 
 def test_a_host_without_a_draft_is_said(way: Doorway) -> None:
