@@ -57,11 +57,13 @@ class Extractor(Protocol):
 
 
 def same(one: object, other: object, *, ignore_case: bool = False) -> bool:
-    """Typed equality of JSON values: 1 = 1.0, ``True`` is no number, keys in any order, lists in order."""
+    """Typed equality of JSON values: 1 = 1.0, ``True`` is no number, keys in any order, lists in order. Numbers too
+    large for a float have lost their value and equal nothing.
+    """
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float | Fraction) and isinstance(other, int | float | Fraction):
-        return not any(isinstance(part, float) and math.isnan(part) for part in (one, other)) and one == other
+        return all(not isinstance(part, float) or math.isfinite(part) for part in (one, other)) and one == other
     if isinstance(one, str) and isinstance(other, str):
         return plain(one, ignore_case) == plain(other, ignore_case)
     if is_mapping(one) and is_mapping(other):

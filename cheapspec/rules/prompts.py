@@ -86,24 +86,6 @@ PATCH_CODE: Final = Prompt(
     ">>>>>>> REPLACE",
     "patch_code-1",
 )
-ANSWER: Final = Prompt(
-    _SHOWN + "If that answer is right and complete, reply with exactly OK. If not, reply with the right answer to the "
-    "request above and nothing else; do not mention the other answer.",
-    "ok_or_answer-1",
-)
-PATCH_JSON: Final = Prompt(
-    _SHOWN
-    + "Reply with the JSON merge patch (RFC 7396) that makes that answer right and complete: an object with only "
-    "the members to change, null for those to remove, {} if nothing is to change. Reply with the patch alone.",
-    "patch_json-1",
-)
-PATCH_CODE: Final = Prompt(
-    _SHOWN
-    + "Reply with exactly OK if that answer is right and complete. Else reply with the edits that make it so and "
-    "nothing else, each as\n<<<<<<< SEARCH\nlines as they stand, enough to be found once\n=======\nlines instead\n"
-    ">>>>>>> REPLACE",
-    "patch_code-1",
-)
 ANSWER: Final = Prompt("\n\n---\nGive only the final answer, {form}. No steps, no other words.", "answer-1")
 INSTRUCTIONS: Final = Prompt(
     "You check answers that an assistant gave in a conversation. The conversation and the answer stand between marks "

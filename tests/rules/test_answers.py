@@ -203,6 +203,7 @@ def test_named_members_are_compared_whatever_their_order() -> None:
     assert read.draft('{"a": 1}') is None
     assert read.draft('{"a": NaN, "b": 1}') is None
     assert read.draft("{" * 5000) is None
+    assert (read.name, read.chance, read.tokens) == ("fields('a', 'b', ignore_case=False)", None, 64)
     loose = Fields(("b",), ignore_case=True)
     assert loose.same(loose.draft('{"b": "x"}'), loose.draft('{"b": "X"}'))
 
@@ -215,6 +216,7 @@ def test_a_group_is_taken_from_the_last_match() -> None:
     assert read.same(read.short("4."), "4")
     assert Group(re.compile(r"(x)(?P<answer>y)")).draft("xy") == "y"
     assert Group(re.compile(r"\d")).draft("12") == "2"
+    assert (read.name, read.chance) == ("group('total: (\\\\S+)', flags=32, ignore_case=False)", None)
 
 
 def test_a_function_of_the_callers_is_an_extractor() -> None:
@@ -223,6 +225,9 @@ def test_a_function_of_the_callers_is_an_extractor() -> None:
     assert isinstance(read, Custom)
     assert read.same(read.draft("a  b"), read.short("a b"))
     assert "split" in read.name
+    assert read.chance is None
+    assert isinstance(extractor(re.compile("x")), Group)
+    assert extractor(read) is read
 
 
 @pytest.mark.parametrize(
@@ -237,6 +242,7 @@ def test_a_function_of_the_callers_is_an_extractor() -> None:
         ({"a": 1, "b": [2]}, {"b": [2.0], "a": 1}, True),
         ([1, 2], [2, 1], False),
         (float("nan"), float("nan"), False),
+        (float("inf"), float("inf"), False),
         (None, None, True),
     ],
 )

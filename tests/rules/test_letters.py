@@ -127,6 +127,12 @@ def test_what_is_no_evidence_is_no_verdict(told: Any, lasting: bool) -> None:
     assert got.why
 
 
+def test_a_token_that_its_own_list_leaves_out_counts() -> None:
+    """Some servers list other tokens only."""
+    got = judged(reply("Y", "length", [token("Y", {"N": 0.1, "OK": 0.1}, logprob=math.log(0.8))]))
+    assert got.score == pytest.approx(0.8 / 0.9)
+
+
 def test_an_end_mark_after_the_letter_is_not_prose() -> None:
     """Servers that list the end token do not spoil the verdict."""
     tokens = [token("Y", {"Y": 0.9, "N": 0.1}), token("<|im_end|>", {"<|im_end|>": 0.9})]

@@ -66,6 +66,19 @@ def test_a_check_that_takes_too_long_is_no_verdict_and_a_few_of_them_stop_more()
     assert Validator(check, seconds=60).verdict(draft("fine")).accepted
 
 
+def test_without_a_thread_there_is_no_verdict_and_room_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that can start no more threads loses nothing but the check."""
+
+    def no_thread(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        for _ in range(MOST_STUCK + 1):
+            assert "no thread" in Validator(str.isupper).verdict(draft("YES")).why
+    assert Validator(str.isupper, seconds=60).verdict(draft("YES")).accepted
+
+
 def test_a_requests_own_format_is_a_validator() -> None:
     """Its schema, or that the reply is a JSON object; a schema that is none is left to the endpoint."""
     own = Validator.of(request(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}))
@@ -144,6 +157,7 @@ def test_agreement_says_what_chance_does() -> None:
     assert rule.verdict(voter("Yes", "a"), [voter("yes", "b")]).chance == 0.5
     got = rule.verdict(voter("Yes", "a"), [voter("yes", "b"), voter("YES", "c")])
     assert (got.chance, got.score) == (0.25, 1.0)
+    assert rule.name == "agree(label('yes', 'no', ignore_case=True), voters=2, majority=False)"
 
 
 @pytest.mark.parametrize("voters", [1, 0, True, 2.5])

@@ -118,6 +118,13 @@ def test_a_patched_text_must_pass_its_check(new: str, why: str) -> None:
     assert why in got.why
 
 
+def test_a_patch_that_leaves_nothing_is_none() -> None:
+    """An empty reply is never sent, and each form has a prompt of its own."""
+    gone = Patch("code").read(reply("<<<<<<< SEARCH\nx\n=======\n>>>>>>> REPLACE"), draft("x"))
+    assert (gone.outcome, gone.why) == ("none", "the patched text is empty")
+    assert (Patch().version, Patch("code").version) == ("patch_json-1", "patch_code-1")
+
+
 @pytest.mark.parametrize("told", [reply('{"n": 2}', "length"), reply(None, refusal="no"), None])
 def test_a_cut_or_odd_patch_is_no_verdict(told: Any) -> None:
     """Nothing is applied."""

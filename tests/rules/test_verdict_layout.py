@@ -14,7 +14,16 @@ import cheapspec.rules
 from cheapspec.core.request import Request
 from cheapspec.rules import Answer, Endpoint, Judge, OkOrAnswer, Patch
 from cheapspec.rules.chat import ask
-from cheapspec.rules.prompts import LETTER, Prompt
+from cheapspec.rules.prompts import (
+    ANSWER,
+    DIGIT,
+    INSTRUCTIONS,
+    LETTER,
+    OK_OR_ANSWER,
+    PATCH_CODE,
+    PATCH_JSON,
+    Prompt,
+)
 from cheapspec.rules.verdict import nonce_for
 
 SHOWING = [Judge(uncalibrated=True), OkOrAnswer(), Patch(), Patch("code")]
@@ -71,6 +80,34 @@ def test_a_draft_that_guesses_the_nonce_gets_another() -> None:
     for salt in map(str, range(50)):
         assert nonce_for(first.upper(), salt) not in first
     assert nonce_for("x", SALT) == nonce_for("x", SALT) != nonce_for("x", "other")
+
+
+def test_a_code_that_the_draft_holds_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Should the digits occur in the draft all the same, the next ones are taken."""
+
+    class Digest:
+        def __init__(self, told: bytes) -> None:
+            self.count = told.split(b"\0")[1]
+
+        def hexdigest(self) -> str:
+            return {b"0": "deadbeef00", b"1": "0badcafe00"}[self.count]
+
+    monkeypatch.setattr("cheapspec.rules.verdict.hashlib.sha256", Digest)
+    assert nonce_for("</answer DEADBEEF>", SALT) == "0badcafe"
+
+
+def body_of(rule: Any, text: str) -> Any:
+    """The body of the rule's call."""
+    return rule.body(request(), draft(text), SALT, Endpoint())
+
+
+@pytest.mark.parametrize("rule", SHOWING)
+def test_the_body_holds_the_laid_out_messages(rule: Any) -> None:
+    """What is sent is what was laid out, and every prompt has its version."""
+    assert body_of(rule, "42")["messages"] == rule.messages(request(), "42", SALT)
+    prompts = [LETTER, DIGIT, ANSWER, OK_OR_ANSWER, PATCH_JSON, PATCH_CODE, INSTRUCTIONS]
+    assert len({prompt.version for prompt in prompts}) == len({prompt.text for prompt in prompts}) == len(prompts)
+    assert (Answer().version, OkOrAnswer().version) == ("answer-1", "ok_or_answer-1")
 
 
 MESSAGES: list[tuple[list[dict[str, Any]], int]] = [
