@@ -119,6 +119,22 @@ def test_the_allowance_can_be_replayed(run: Run, file: Path) -> None:
     assert "the allowance stopped 6 of 6 requests" in out
 
 
+def test_all_targets_share_one_allowance(run: Run, tmp_path: Path) -> None:
+    """As a client's requests do: what may be lost at first may be lost once, not once a target."""
+    seed = 0.0004
+
+    def lost(*targets: str) -> float:
+        path = tmp_path / "bad.jsonl"
+        bad = [recorded(f"{at}", "open", "0" * 20, target) for target in targets for at in range(20)]
+        path.write_text("\n".join(map(dump_trace, bad)) + "\n", "utf-8")
+        rule = ("--policy", "fixed:8", "--qs", "1", "--allowance", "0", "--seed-usd", str(seed))
+        told = json.loads(run("--traces", str(path), *LIST, *rule, "--json")[1])["policies"]["fixed:8"]["all"]
+        return float(told["paid_usd"]) - float(told["baseline_usd"])
+
+    assert seed / 2 < lost("big") <= seed
+    assert lost("big", "other") <= seed
+
+
 def test_seconds_can_be_the_objective(run: Run, file: Path) -> None:
     """Then the answer has seconds beside dollars."""
     told = json.loads(run("--traces", str(file), *LIST, "--objective", "latency", "--json")[1])

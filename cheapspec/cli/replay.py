@@ -22,7 +22,7 @@ from cheapspec.core.outcome import Outcome, Replayed
 from cheapspec.core.planner import Rates
 from cheapspec.core.policies import Policy, policy
 from cheapspec.core.replay import Guard, Pace, Setting, outcomes
-from cheapspec.core.speed import seconds_rates
+from cheapspec.core.speed import TargetSpeed, seconds_rates
 from cheapspec.core.tariff import Tariff
 from cheapspec.core.traces import RequestTrace
 from cheapspec.errors import PriceUnknownError, SettingsError
@@ -135,7 +135,7 @@ def _policy(spec: str, prices: Prices, rates: Rates | None) -> Policy:
 
 def _replay(asked: Asked, source: Source, groups: dict[str, tuple[Prices, list[RequestTrace]]]) -> Answer:
     qs, qh = parse_share("qs", asked.qs), parse_share("qh", asked.qh)
-    rates = seconds_rates(source.target_speed.speed, source.draft_speed.decode)
+    allowances = {spec: _allowance(asked) for spec in asked.policies}
     told: dict[str, list[Replayed]] = {spec: [] for spec in asked.policies}
     tariffs: dict[str, tuple[Prices, Tariff]] = {}
     with _progress(sum(len(traces) for _, traces in groups.values()) * len(asked.policies)) as progress:
@@ -146,11 +146,15 @@ def _replay(asked: Asked, source: Source, groups: dict[str, tuple[Prices, list[R
                 fixed = parse_share("q0", asked.q0)
                 tariff = replace(tariff, q0=tariff.cached if fixed is None else fixed)
             tariffs[target] = prices, tariff
+            speed = source.target_speeds.get(target, TargetSpeed()).speed
+            rates = seconds_rates(speed, source.draft_speed.decode)
             setting = _setting(asked, tariff, rates)
             completed = complete(traces)
             for spec in asked.policies:
                 chosen = _policy(spec, prices, rates if asked.objective == "latency" else None)
-                told[spec] += _counted(progress, task, completed, chosen, setting, _guard(asked, prices))
+                allowance = allowances[spec]
+                guard = None if allowance is None else Guard(allowance, prices)
+                told[spec] += _counted(progress, task, completed, chosen, setting, guard)
     results = {spec: Outcome(tuple(requests)) for spec, requests in told.items()}
     return Answer(source, tariffs, results, asked.objective, asked.oracle)
 
@@ -169,10 +173,11 @@ def _seen_anew(tariff: Tariff) -> float | None:
     return 1.0 if tariff.cached >= 1 else max(0.0, min(1.0, (tariff.q0 - tariff.cached) / (1 - tariff.cached)))
 
 
-def _guard(asked: Asked, prices: Prices) -> Guard | None:
+def _allowance(asked: Asked) -> Allowance | None:
+    """One for all targets, as a client has."""
     if asked.allowance is None:
         return None
-    return Guard(Allowance(Decimal(str(asked.allowance)), Decimal(str(asked.seed_usd))), prices)
+    return Allowance(Decimal(str(asked.allowance)), Decimal(str(asked.seed_usd)))
 
 
 def _progress(total: int) -> Progress:

@@ -4,7 +4,7 @@ Rules
 -----
 * A ledger's request is replayed if it could have been speculated on and its tokens are known
   (:mod:`cheapspec.core.assembly`); how many were left out, and why, is part of the answer.
-* Requests are grouped by target: each has its own prices and its own estimates.
+* Requests are grouped by target: each has its own prices, its own speed and its own estimates.
 * Speeds are measured from the ledger's calls; a file of traces has none, and the stated prior stands in.
 """
 
@@ -30,13 +30,13 @@ __all__ = ["Source", "from_files", "from_ledger"]
 @dataclass(slots=True)
 class Source:
     """``traces`` in the order in which they were asked. ``left_out``: how many requests are not among them, by reason.
-    ``target_speed``, ``draft_speed``: as far as calls tell.
+    ``target_speeds`` (by target), ``draft_speed``: as far as calls tell.
     """
 
     name: str
     traces: list[RequestTrace] = field(default_factory=list[RequestTrace])
     left_out: Counter[str] = field(default_factory=Counter[str])
-    target_speed: TargetSpeed = field(default_factory=TargetSpeed)
+    target_speeds: dict[str, TargetSpeed] = field(default_factory=dict[str, TargetSpeed])
     draft_speed: DraftSpeed = field(default_factory=DraftSpeed)
 
     def by_target(self) -> dict[str, list[RequestTrace]]:
@@ -77,7 +77,7 @@ def from_ledger(asked: str | None, since: float | None, session: str | None) -> 
                 source.left_out[_why(record)] += 1
             else:
                 source.traces.append(trace)
-                _measure(source, record)
+                _measure(source, record, trace.target or "")
     if not source.traces:
         which = f" of session {session!r}" if session else ""
         when = " since then" if since is not None else ""
@@ -112,12 +112,13 @@ def _why(record: RequestRecord) -> str:
     return f"{decision} ({info.get('reason')})"
 
 
-def _measure(source: Source, record: RequestRecord) -> None:
+def _measure(source: Source, record: RequestRecord, target: str) -> None:
     for call in record.calls:
         usage = call.usage
         if call.row.billed and call.status == "ok" and usage is not None and call.seconds is not None:
             fresh = usage.input_tokens - (usage.cached_tokens or 0)
-            source.target_speed = source.target_speed.observe(fresh, usage.output_tokens, call.seconds)
+            seen = source.target_speeds.get(target, TargetSpeed())
+            source.target_speeds[target] = seen.observe(fresh, usage.output_tokens, call.seconds)
     info = record.info or {}
     seconds, tokens = as_mapping(info.get("seconds")).get("draft"), info.get("drafted_tokens")
     if is_number(seconds) and seconds > 0 and isinstance(tokens, int) and tokens:

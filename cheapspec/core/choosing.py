@@ -15,7 +15,7 @@ Rules
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -27,19 +27,39 @@ from cheapspec.core.calls import Steps
 from cheapspec.core.counting import input_bound, size_of, token_bound
 from cheapspec.core.drafting import Draft
 from cheapspec.core.effects import GoDirect, Risk, Risked
-from cheapspec.core.fetching import LONGEST
+from cheapspec.core.fetching import LONGEST, expected_draws
 from cheapspec.core.planner import Decision, plan
-from cheapspec.core.priors import Outlook
+from cheapspec.core.priors import Outlook, RequestRates
 from cheapspec.core.speed import seconds_context, seconds_rates
 from cheapspec.core.turn import Turn
 
 if TYPE_CHECKING:
     from cheapspec.core.engine import Job
 
-__all__ = ["CLEARLY", "Chooser"]
+__all__ = ["CLEARLY", "Chooser", "dreamt", "preference", "worth_waiting"]
 
 CLEARLY = 1.25
 """What a dream must be worth to be asked for: so many times the best draft at hand."""
+
+
+def preference(decision: Decision) -> tuple[bool, float]:
+    """What competing drafts are compared by: the greatest is scored, if it is to be scored at all."""
+    return decision.action == "score", decision.expected_gain or 0.0
+
+
+def dreamt(rates: RequestRates, drafter: str, tokens: int) -> tuple[tuple[DraftToken, ...], Outlook]:
+    """The best draft that this model could write, and what would be believed of it."""
+    sure = (DraftToken("", 0.0),) * tokens
+    return sure, replace(rates.outlook(sure, drafter), end=1.0)
+
+
+def worth_waiting(dreams: Iterable[tuple[Decision, float]], there: Iterable[Decision]) -> bool:
+    """Whether one of the dreams pays, less what waiting for it costs, and clearly more than what is there."""
+    best = max((gain for scored, gain in map(preference, there) if scored), default=0.0)
+    return any(
+        scored and gain - waiting > CLEARLY * best
+        for (scored, gain), waiting in ((preference(dream), waiting) for dream, waiting in dreams)
+    )
 
 
 class Chooser:
@@ -59,7 +79,7 @@ class Chooser:
         """The draft to score and what to do with it; of equally good ones the first. ``drafts`` is not empty."""
         cut = [draft.sendable(self._turn.context.text).head(self.limit()) for draft in drafts]
         planned = [(draft, self._decide(draft)) for draft in cut]
-        return max(planned, key=lambda pair: (pair[1].action == "score", pair[1].expected_gain or 0.0))
+        return max(planned, key=lambda pair: preference(pair[1]))
 
     def why_not(self, models: Sequence[str], at_hand: Sequence[Draft] = ()) -> Decision | None:
         """Why none of these models is asked for a draft, ``None``: one of them could pay, and clearly more than the
@@ -69,22 +89,19 @@ class Chooser:
             return None
         if self.late():
             return Decision("direct", 0, None, "the time that speculating may add is over", "latency")
-        there = [self._decide(draft) for draft in at_hand]
-        best = max((one.expected_gain or 0.0 for one in there if one.action == "score"), default=0.0)
         longest = max((len(draft.tokens) for draft in at_hand if draft.end == "stop"), default=self.limit())
         dreams = [self._dream(name, min(longest, self.limit())) for name in models]
-        for name, dream in zip(models, dreams, strict=True):
-            waiting = self._job.draft_seconds.get(name, 0.0) * dream.draft_tokens if self._job.speed else 0.0
-            if dream.action == "score" and (dream.expected_gain or 0.0) - waiting > CLEARLY * best:
-                return None
+        seconds = self._job.draft_seconds if self._job.speed else {}
+        waits = [seconds.get(name, 0.0) * dream.draft_tokens for name, dream in zip(models, dreams, strict=True)]
+        if worth_waiting(zip(dreams, waits, strict=True), map(self._decide, at_hand)):
+            return None
         if dreams[0].action != "score":
             return dreams[0]
         reason = "latency" if self._job.speed else "not_worth_it"
         return Decision("direct", 0, None, f"no draft is worth waiting for: {dreams[0].why}", reason)
 
     def _dream(self, drafter: str, count: int) -> Decision:
-        sure = [DraftToken("", 0.0)] * count
-        outlook = replace(self._turn.rates.outlook(sure, drafter), end=1.0)
+        sure, outlook = dreamt(self._turn.rates, drafter, count)
         return self._plan(sure, drafter, outlook, finished=True, static=False)
 
     def refused(self, draft: Draft, draft_tokens: int) -> Steps[GoDirect | None]:
@@ -134,6 +151,7 @@ class Chooser:
             fixed=job.policy.draft_tokens,
             outlook=outlook,
             rates=rates,
+            drawn=expected_draws(job.request.sampling),
         )
 
     def _at_risk(self, draft: Draft, draft_tokens: int) -> Decimal | None:

@@ -12,13 +12,11 @@ Rules
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from cheapspec.core.acceptance import DraftToken
-from cheapspec.core.choosing import CLEARLY
+from cheapspec.core.choosing import dreamt, preference, worth_waiting
 from cheapspec.core.estimate import Counts, Estimates, merge
 from cheapspec.core.lanes import Proposal
 from cheapspec.core.money import Prices
@@ -126,7 +124,8 @@ class WholeDraft:
 
 class Planned:
     """The planner of the engine, with the prices that it is given (which need not be those that are paid), and its
-    estimates: learned per workload, from the stated prior on. ``rates``: plan in these (seconds) instead of dollars.
+    estimates, learned as it learns them: per workload, and of all of a target's workloads together, where a new one
+    starts. ``rates``: plan in these (seconds) instead of dollars.
     """
 
     name = "planner"
@@ -136,6 +135,7 @@ class Planned:
         self._rates = rates
         self._learns = learns
         self._counts: dict[str, Counts] = {}
+        self._background: Counts = {}
         self._request = RequestRates()
 
     def asks(self, view: View, models: Sequence[str]) -> bool:
@@ -143,30 +143,25 @@ class Planned:
         whole, must pay, and clearly beat what is there.
         """
         self._begin(view)
-        there = [self._planned(view, proposal) for proposal in view.proposals]
-        best = max((one.expected_gain or 0.0 for one in there if one.action == "score"), default=0.0)
         whole = max((len(one.tokens) for one in view.proposals if one.finished), default=view.limit)
-        sure = (DraftToken("", 0.0),) * min(whole, view.limit)
+        dreams: list[tuple[Decision, float]] = []
         for name in models:
-            outlook = replace(self._request.outlook(sure, name), end=1.0)
+            sure, outlook = dreamt(self._request, name, min(whole, view.limit))
             dream = self._planned(view, Proposal(name, sure, finished=True), outlook)
-            waiting = self._rates.drafting * dream.draft_tokens if self._rates is not None else 0.0
-            if dream.action == "score" and (dream.expected_gain or 0.0) - waiting > CLEARLY * best:
-                return True
-        return False
+            dreams.append((dream, self._rates.drafting * dream.draft_tokens if self._rates is not None else 0.0))
+        return worth_waiting(dreams, (self._planned(view, proposal) for proposal in view.proposals))
 
     def decide(self, view: View) -> Choice | None:
         self._begin(view)
-        best, most = None, -math.inf
-        for proposal in view.proposals:
-            decision = self._planned(view, proposal)
-            if decision.action == "score" and decision.expected_gain is not None and decision.expected_gain > most:
-                best, most = Choice(proposal, decision.draft_tokens), decision.expected_gain
-        return best
+        planned = ((proposal, self._planned(view, proposal)) for proposal in view.proposals)
+        best = max(planned, key=lambda pair: preference(pair[1]), default=None)
+        if best is None or best[1].action != "score":
+            return None
+        return Choice(best[0], best[1].draft_tokens)
 
     def _begin(self, view: View) -> None:
         if not view.round:
-            self._request = RequestRates(Estimates(self._counts.get(view.workload, {})))
+            self._request = RequestRates(Estimates(self._counts.get(view.workload, {}), self._background))
 
     def _planned(self, view: View, proposal: Proposal, outlook: Outlook | None = None) -> Decision:
         rates = self._rates
@@ -196,6 +191,7 @@ class Planned:
         )
         if self._learns:
             self._counts[view.workload] = merge(self._counts.get(view.workload, {}), delta)
+            self._background = merge(self._background, delta)
 
 
 def policy(spec: str, prices: Prices, rates: Rates | None = None) -> Policy:

@@ -207,14 +207,14 @@ def test_the_planner_plans_in_seconds_if_asked() -> None:
 
 
 def test_the_planner_learns_across_requests_of_a_workload() -> None:
-    """Drafts that say .95 and never hold are scored less and less; another workload starts from the prior."""
+    """Drafts that say .95 and never hold are scored less and less; another workload starts from what all have shown."""
     bad = [trace(row("0" * 20), tokens=20, prompt=20, finish="length", name=str(n)) for n in range(40)]
     told = replay(bad, Planned(PRICES), WARM).requests
     naive = replay(bad, Planned(PRICES, learns=False), WARM).requests
     assert sum(request.rounds for request in told[30:]) < sum(request.rounds for request in naive[30:])
     assert told[0].rounds == naive[0].rounds > 0
     other = replay([*bad, replace(bad[0], workload="other")], Planned(PRICES), WARM).requests[-1]
-    assert other.rounds == told[0].rounds
+    assert other.rounds < told[0].rounds
 
 
 def test_the_allowance_bounds_the_loss_whatever_the_policy_does() -> None:
