@@ -197,7 +197,11 @@ class Capability:
 
 @runtime_checkable
 class CapabilityBook(Protocol):
-    """A ledger that keeps what probes found. Both return quickly and never raise."""
+    """A ledger that keeps what probes found. All return quickly and never raise."""
+
+    def read_capabilities(self) -> bool:
+        """Begin to read what is kept, if nobody has. Whether :meth:`capability` knows by now all that it will."""
+        ...
 
     def capability(self, base_url: str, model: str, backend: str, now: float) -> Capability | None:
         """What is known and has not expired at ``now``."""

@@ -45,22 +45,24 @@ class Endpoints:
 
     def __init__(self, ledger: Ledger) -> None:
         self._book = ledger if isinstance(ledger, CapabilityBook) else None
+        if self._book is not None:
+            self._book.read_capabilities()
 
     def facts_of(self, passed: Passed, now: float) -> TargetFacts:
         """What is known of a request's endpoint at ``now`` (``time.monotonic`` seconds)."""
         settings, url = passed.settings, passed.request.url
         facts = targets.get((api_base(url), passed.model, settings.backend, settings.simulate_scoring))
+        kept, whole = self._kept(passed, facts, now)
         with facts.lock:
             if facts.expires < now:
                 facts.target, facts.reason, facts.detail, facts.expires = None, "not_probed", "", float("inf")
                 facts.confirmed = facts.recalled = False
+            if not facts.recalled and (kept is not None or whole):
+                facts.recalled = True
+                if kept is not None:
+                    self._recall(passed, facts, kept, now)
             if facts.target is not None or facts.reason != "not_probed":
                 return facts
-            if not facts.recalled:
-                facts.recalled = True
-                self._recall(passed, facts, now)
-                if facts.confirmed:
-                    return facts
             if settings.backend not in ("auto", "llamacpp-python"):
                 facts.target = target_for(settings.backend, simulate_scoring=settings.simulate_scoring)
                 if not (facts.target.can_score or facts.target.can_force):
@@ -80,6 +82,8 @@ class Endpoints:
             # Above temperature 0 a request waits for what only a probe can tell, whatever its settings.
             asked_for = settings.draft_tokens is None or passed.reason == "not_probed"
             named = facts.target is not None and not facts.confirmed and asked_for
+            if not facts.recalled:  # a probe may have been paid for already
+                return None
             if facts.probing or not (waits or named) or facts.next_probe > now:
                 return None
             facts.probing = True
@@ -126,14 +130,19 @@ class Endpoints:
             if known is not None:
                 self._book.put_capability(replace(known, expires_at=now))
 
-    def _recall(self, passed: Passed, facts: TargetFacts, now: float) -> None:
-        """What an earlier probe found, if it still counts."""
+    def _kept(self, passed: Passed, facts: TargetFacts, now: float) -> tuple[Capability | None, bool]:
+        """What an earlier probe found, if it still counts, and whether that is all that the ledger will tell."""
         if self._book is None:
-            return
+            return None, True
+        if facts.recalled and facts.expires >= now:
+            return None, False  # not asked
+        whole = self._book.read_capabilities()
+        at, settings = time.time(), passed.settings
+        kept = self._book.capability(api_base(passed.request.url), passed.model, settings.backend, at)
+        return kept, whole or self._book.read_capabilities()  # it may have been waited for
+
+    def _recall(self, passed: Passed, facts: TargetFacts, kept: Capability, now: float) -> None:
         at = time.time()
-        kept = self._book.capability(api_base(passed.request.url), passed.model, passed.settings.backend, at)
-        if kept is None:
-            return
         try:
             found = Facts.from_dict(kept.facts)
         except (TypeError, ValueError):  # another version's

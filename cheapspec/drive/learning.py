@@ -49,6 +49,8 @@ class Learning:
         self._lock = threading.RLock()
         self._book = ledger if isinstance(ledger, EstimateBook) else None
         self._table = EstimateTable()
+        if self._book is not None:
+            self._book.estimates("")  # so that reading begins
         self._targets: dict[str, TargetSpeed] = {}
         self._drafts: dict[str, DraftSpeed] = {}
 

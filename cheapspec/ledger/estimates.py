@@ -5,6 +5,8 @@ Rules
 * Reading is a look into a dictionary: no request ever waits for a store. The first refresh begins with the ledger.
 * What this process observes is in its own snapshot at once. What others observed comes with the next refresh, which a
   thread of its own makes, every :data:`REFRESH_SECONDS` at most, while there are requests.
+* Of the rows the newest :data:`MOST_ROWS` are read; what nobody added to for :data:`FORGOTTEN_SECONDS` is deleted when
+  leases are looked through (:mod:`cheapspec.ledger.leases`).
 * Rows are written by adding: each process sends what it has observed, the store lets what was there fade and adds
   (:func:`cheapspec.core.estimate.merge` as one statement). An observation that is written twice, after a commit
   whose answer was lost, or that is in a snapshot twice until the next refresh, moves a rate by less than its noise.
@@ -23,9 +25,14 @@ from collections.abc import Callable, Iterable
 from cheapspec.core.estimate import Counts, Delta, EstimateTable, Row
 from cheapspec.errors import LedgerError
 
-__all__ = ["REFRESH_SECONDS", "EstimateCache"]
+__all__ = ["FORGOTTEN_SECONDS", "MOST_ROWS", "REFRESH_SECONDS", "EstimateCache"]
 
 REFRESH_SECONDS = 60.0
+MOST_ROWS = 10_000
+"""So many rows, the newest, are read in a refresh: some hundred workloads of a few drafters."""
+
+FORGOTTEN_SECONDS = 90 * 86400.0
+"""A row that nobody added to for so long is deleted."""
 
 log = logging.getLogger("cheapspec")
 

@@ -6,6 +6,7 @@ Rules
 * Anybody on the ledger settles what expired: a billed call becomes ``expired`` and counts as its worst case
   (unknown, if nobody said one), one that is not billed ``cancelled``; the request is closed without a
   decision; its reservations give way to what its calls count; what it holds of an allowance is lost.
+* What was learned and not added to for long is forgotten on the same occasion.
 * If the owner lives after all (it was suspended, or cut off from the database), its later word counts.
 """
 
@@ -13,12 +14,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Dialect, Table, bindparam, case, func, select, true
+from sqlalchemy import ColumnElement, Dialect, Table, bindparam, case, delete, func, select, true
 
 from cheapspec.ledger.allowances import DatabaseAllowances
+from cheapspec.ledger.estimates import FORGOTTEN_SECONDS
 from cheapspec.ledger.operations import Statement
 from cheapspec.ledger.reservations import DatabaseBudgets
-from cheapspec.ledger.schema import calls, requests, reservations, risks
+from cheapspec.ledger.schema import calls, estimates, requests, reservations, risks
 
 __all__ = ["LEASE_SECONDS", "RENEW_SECONDS", "Leases"]
 
@@ -66,6 +68,10 @@ class Leases:
                 dialect,
             ),
         ]
+        self._forget = Statement(
+            delete(estimates).where(estimates.c.updated_at < bindparam("before", type_=estimates.c.updated_at.type)),
+            dialect,
+        )
         self._stale = Statement(
             select(reservations.c.request_id)
             .where(reservations.c.status == "held", reservations.c.lease_expires < now)
@@ -85,4 +91,5 @@ class Leases:
         for (request_id,) in self._stale.run(cursor, {"now": now}).fetchall():
             self._budgets.settle(cursor, request_id, "expired")
         self._allowances.settle_expired(cursor, now)
+        self._forget.run(cursor, {"before": now - FORGOTTEN_SECONDS})
         return int(expired[0])

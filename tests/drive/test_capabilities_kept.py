@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,17 @@ def told(reply: Any) -> tuple[str, str | None]:
 
 
 def client_of(way: Doorway, ledger: DatabaseLedger, **more: Any) -> Any:
-    return way.client(way.speculation(ledger=ledger, **more))
+    """A client whose ledger has been read: on an event loop nobody waits for that."""
+    client = way.client(way.speculation(ledger=ledger, **more))
+    was_read(ledger)
+    return client
+
+
+def was_read(ledger: DatabaseLedger) -> None:
+    deadline = time.monotonic() + 20
+    while not ledger.read_capabilities():
+        assert time.monotonic() < deadline, "it was never read"
+        time.sleep(0.01)
 
 
 def test_a_new_process_need_not_probe_again(sync_way: Doorway, ledger: DatabaseLedger) -> None:
@@ -78,6 +89,25 @@ def test_a_new_process_need_not_probe_again(sync_way: Doorway, ledger: DatabaseL
     assert (row.model, row.backend, row.can_score, row.can_continue, row.can_judge) == ("toy", "auto", True, True, True)
     assert row.expires_at > row.probed_at
     assert probes and all(probe.status == "ok" and probe.cost_nano > 0 for probe in probes)
+
+
+def test_no_probe_is_paid_before_the_ledger_was_read(sync_way: Doorway, ledger: DatabaseLedger) -> None:
+    """A request that comes while it is being read goes direct and is not probed; a later one is."""
+    known = [False]
+    ledger.read_capabilities = lambda: known[0]  # type: ignore[method-assign]
+
+    async def scenario() -> None:
+        given = sync_way.speculation(ledger=ledger, target_backend="auto")
+        async with entered(sync_way.client(given)) as client:
+            assert told(await call(client.chat.completions.create, **ASKED)) == ("direct", "not_probed")
+            await quiet()
+            assert sync_way.purposes() == ["direct"] and sync_way.target.of("version") == []
+            known[0] = True
+            assert told(await call(client.chat.completions.create, **ASKED)) == ("direct", "not_probed")
+            await quiet()
+            assert told(await call(client.chat.completions.create, **ASKED)) == ("speculate", None)
+
+    sync_way.run(scenario)
 
 
 def test_a_named_backend_serves_at_once_and_is_confirmed_beside_it(
@@ -159,6 +189,7 @@ def test_what_a_server_repeats_of_the_key_is_not_kept(sync_way: Doorway, ledger:
         async with entered(
             sync_way.client(sync_way.speculation(ledger=ledger, target_backend="auto"), api_key="sk-very-secret")
         ) as client:
+            was_read(ledger)
             await call(client.chat.completions.create, **ASKED)
             await quiet()
 

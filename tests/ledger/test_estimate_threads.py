@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 import threading
@@ -101,8 +102,6 @@ def test_a_forked_child_does_not_wait_for_a_thread_that_is_not_there(make: Calla
     held.wait(30)
     child = os.fork()
     if child == 0:
-        import faulthandler
-
         faulthandler.dump_traceback_later(10, exit=True)
         book.add_estimates("m@u", "w", ONE)
         book.estimates("m@u", "w")

@@ -142,3 +142,26 @@ def test_a_refresh_comes_when_it_is_due() -> None:
     cache.estimates("m@u", "one")
     rows.append(("m@u", "one", *KEY, Count(100, 50, 97)))
     until(lambda: KEY in cache.estimates("m@u", "one"))
+
+
+def test_a_snapshot_reads_the_newest_rows_only(ledger: DatabaseLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many workloads a store has seen; a report still counts all of them."""
+    monkeypatch.setattr("cheapspec.ledger.database.MOST_ROWS", 3)
+    for number in range(5):
+        ledger.add_estimates("m@u", f"w{number}", {KEY: Count(1, 1, 1)})
+        ledger.flush()
+    assert [row[1] for row in ledger.estimate_rows()] == [f"w{number}" for number in range(5)]
+    other = EstimateCache(ledger._newest_estimates)
+    until(lambda: other.estimates("m@u", "w4") != {})
+    assert other.estimates("m@u", "w2") != {} == other.estimates("m@u", "w1")
+
+
+def test_what_nobody_added_to_for_long_is_deleted(ledger: DatabaseLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When leases are looked through: a workload of last year does not stay for ever."""
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() - 100 * 86400)
+    ledger.add_estimates("m@u", "old", ONE)
+    monkeypatch.setattr(time, "time", real)
+    ledger.add_estimates("m@u", "new", ONE)
+    assert ledger.flush()
+    assert [row[1] for row in ledger.estimate_rows()] == ["new"]
