@@ -9,7 +9,7 @@ sent and carry real numbers at their own positions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from cheapspec.backends.openai_wire import error_message
@@ -18,7 +18,7 @@ from cheapspec.core.effects import HttpReply
 from cheapspec.core.received import first_choice
 from cheapspec.core.untyped import as_list, as_mapping, is_number
 
-__all__ = ["is_echoed", "read_echo", "shifted_by_one"]
+__all__ = ["is_echoed", "read_echo", "shifted"]
 
 
 def read_echo(reply: HttpReply | None, text: str) -> str:
@@ -34,7 +34,7 @@ def read_echo(reply: HttpReply | None, text: str) -> str:
         return "echo is ignored: the reply has no log-probabilities of the text that was sent"
     if not shows_distribution(float(number) if is_number(number) else None for number in numbers):
         return "echo gives placeholders instead of log-probabilities"
-    if shifted_by_one(tokens, as_list(told.get("top_logprobs"))):
+    if shifted(_hits(tokens, as_list(told.get("top_logprobs")))):
         return "echo gives log-probabilities that are shifted by one position"
     return "echo gives log-probabilities of the text"
 
@@ -44,16 +44,19 @@ def is_echoed(reply: HttpReply | None, text: str) -> bool:
     return "gives log-probabilities" in read_echo(reply, text)
 
 
-def shifted_by_one(tokens: Sequence[str], listed: Sequence[Any]) -> bool:
-    """Whether the best alternative at a position is the next token more often than its own.
+def shifted(hits: Iterable[tuple[bool, bool]]) -> bool:
+    """Whether log-probabilities stand one position late: more positions have the *next* token as best alternative than
+    their own. ``hits``: of each position, whether its best is its own token, and whether it is the next one.
 
     A text that the model finds likely is needed: then the two cases are far apart.
     """
-    own = after = 0
+    told = list(hits)
+    return sum(after for _, after in told) > sum(own for own, _ in told)
+
+
+def _hits(tokens: Sequence[str], listed: Sequence[Any]) -> Iterator[tuple[bool, bool]]:
     for index, entry in enumerate(listed[: len(tokens)]):
         numbers = {text: float(number) for text, number in as_mapping(entry).items() if is_number(number)}
         if numbers:
             best = max(numbers, key=numbers.__getitem__)
-            own += best == tokens[index]
-            after += index + 1 < len(tokens) and best == tokens[index + 1]
-    return after > own
+            yield best == tokens[index], index + 1 < len(tokens) and best == tokens[index + 1]

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from cheapspec.backends.openai_wire import ids_of
+from cheapspec.backends.openai_wire import id_of, ids_of
 from cheapspec.backends.text_route import Position, surfaces_of
 from cheapspec.backends.text_target import LISTED, Scored, TextTarget, items, judged
 from cheapspec.core.effects import Usage
@@ -66,8 +66,7 @@ class FireworksTarget(TextTarget):
 
 def _following(choice: Mapping[str, Any], generated: Sequence[Mapping[str, Any]]) -> NextToken | None:
     entry = as_mapping(generated[0] if generated else None)
-    told: object = entry.get("token_id")
-    token_id = told if isinstance(told, int) else None
+    token_id = id_of(entry)
     if choice.get("finish_reason") == "stop":
         return NextToken(None, token_id, ends_turn=True)
     text = _text(entry)
@@ -83,19 +82,13 @@ def chat_positions(entries: Sequence[Mapping[str, Any]], *, whole: bool) -> list
         surfaces = surfaces_of([part for part in parts if part is not None])
     found: list[Position] = []
     for index, (entry, surface) in enumerate(zip(entries, surfaces, strict=True)):
-        told: object = entry.get("token_id")
-        token_id = told if isinstance(told, int) else None
-        listed = [(_text(one) or "�", _id(one), one.get("logprob")) for one in items(entry.get("top_logprobs"))]
+        token_id = id_of(entry)
+        listed = [(_text(one) or "�", id_of(one), one.get("logprob")) for one in items(entry.get("top_logprobs"))]
         if whole and index == 0:
             found.append(Position(surface, None, token_id))
         else:
             found.append(Position(surface, judged(surface, token_id, entry.get("logprob"), listed), token_id))
     return found
-
-
-def _id(entry: Mapping[str, Any]) -> int | None:
-    told: object = entry.get("token_id")
-    return told if isinstance(told, int) else None
 
 
 def _bytes(entry: Mapping[str, Any]) -> bytes | None:

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from cheapspec.backends.fireworks import chat_positions
+from cheapspec.backends.openai_wire import id_of
 from cheapspec.backends.text_target import LISTED, Scored, TextTarget, items
 from cheapspec.core.effects import Usage
 from cheapspec.core.ports import Context, NextToken
@@ -66,8 +67,7 @@ class MistralTarget(TextTarget):
 
 def _following(choice: Mapping[str, Any]) -> NextToken | None:
     generated = items(as_mapping(choice.get("logprobs")).get("content"))
-    told: object = generated[0].get("token_id") if generated else None
-    token_id = told if isinstance(told, int) else None
+    token_id = id_of(generated[0]) if generated else None
     if choice.get("finish_reason") == "stop":
         return NextToken(None, token_id, ends_turn=True)
     text: object = generated[0].get("token") if generated else None

@@ -26,6 +26,7 @@ __all__ = [
     "Listed",
     "carry",
     "error_message",
+    "id_of",
     "ids_of",
     "listed",
     "names_missing_model",
@@ -102,6 +103,12 @@ def names_missing_model(reply: HttpReply) -> bool:
 def route_missing(reply: HttpReply | None) -> bool:
     """The server (or a gateway before it) does not have, or does not open, this route."""
     return reply is not None and reply.status in (401, 403, 404, 405, 501) and not names_missing_model(reply)
+
+
+def id_of(entry: Mapping[str, Any]) -> int | None:
+    """The ``token_id`` of a listed token, if it has one."""
+    told: object = entry.get("token_id")
+    return told if type(told) is int else None
 
 
 def ids_of(value: object) -> tuple[int, ...] | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
+from cheapspec.backends.echo import shifted
 from cheapspec.backends.facts import Facts
 from cheapspec.backends.generated import can_judge
 from cheapspec.backends.llamacpp import LlamaCppTarget
@@ -195,8 +196,8 @@ class Probe:
             return "no token of the target's own reply could be judged"
         below = sum(not _leads(token) for token in judged)
         if below:
-            shifted = _shifted(score.tokens)
-            what = "the log-probabilities are shifted by one position" if shifted else "its scoring is not its sampling"
+            late = shifted(_hits(score.tokens))
+            what = "the log-probabilities are shifted by one position" if late else "its scoring is not its sampling"
             return f"{below} of {len(judged)} tokens of its own greedy reply are not its argmax: {what}"
         self.note(f"{len(judged)} tokens of its own greedy reply are its argmax")
         return None
@@ -283,15 +284,11 @@ def _leads(token: TargetLogprob) -> bool:
     return token.rank == 1 or (token.logprob is not None and best is not None and token.logprob >= best - _TIE_NATS)
 
 
-def _shifted(tokens: tuple[TargetLogprob, ...]) -> bool:
-    """More positions list the *next* token as best than the token that stands there."""
-    own = after = 0
+def _hits(tokens: tuple[TargetLogprob, ...]) -> Iterator[tuple[bool, bool]]:
     for token, follower in pairwise(tokens):
         best = max(token.top, key=lambda one: one.logprob, default=None)
         if best is not None:
-            own += _same(best, token)
-            after += _same(best, follower)
-    return after > own
+            yield _same(best, token), _same(best, follower)
 
 
 def _same(listed: Alternative, token: TargetLogprob) -> bool:
