@@ -34,8 +34,9 @@ from sample_ledger import write as write_sample
 from cheapspec.backends.facts import Facts
 from cheapspec.backends.targets import HOSTS, NAMES, REAL, target_for
 from cheapspec.core.acceptance import DraftToken
+from cheapspec.core.estimate import AGREEMENT, AGREEMENT_CAP
 from cheapspec.core.money import Prices
-from cheapspec.core.planner import AGREEMENT, AGREEMENT_CAP, ContextPrices, plan
+from cheapspec.core.planner import ContextPrices, plan
 from cheapspec.core.ports import SamplingTarget
 from cheapspec.embedded import cache_folder
 from cheapspec.settings import Speculation

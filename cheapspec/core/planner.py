@@ -12,8 +12,9 @@ followed by a hand-off gains over handing off now::
     gain(K) = r·(Σ_{k≤K} s_k + (1 − f) − g) − K − X·(qs − q_now) − (1 − f)·(X + E[n + 1 | unfinished])·qh
 
 Tokens gained include the correction (one of the scored alternatives, free) or the bonus token (the
-generated one, billed in g). Before round one nobody may have written the target's cache for this request:
-the first scoring call pays for the context at ``ContextPrices.first``. A target that is *forced* to generate
+generated one, billed in g). Where the target samples, either may have to be asked for: t draws a round (expected),
+each a call of its own, take off (1 − f)·t·(X·qh + r). Before round one nobody may have written the target's cache for this
+request: the first scoring call pays for the context at ``ContextPrices.first``. A target that is *forced* to generate
 the draft bills it at output price. After the round comes not a hand-off but the better of hand-off and
 another round (:mod:`cheapspec.core.lookahead`): its expected value is added, and the best K is taken.
 
@@ -28,19 +29,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cheapspec.core.acceptance import DraftToken
-from cheapspec.core.estimate import AGREEMENT, AGREEMENT_CAP, UNKNOWN_AGREEMENT, Estimates
 from cheapspec.core.lookahead import Terms, best_course
 from cheapspec.core.money import Prices
-from cheapspec.core.priors import CERTAIN, Outlook, survival
+from cheapspec.core.priors import Outlook
 
 __all__ = [
-    "AGREEMENT",
-    "AGREEMENT_CAP",
-    "UNKNOWN_AGREEMENT",
     "ContextPrices",
     "Decision",
     "Rates",
-    "estimate",
     "gain",
     "lookahead_terms",
     "plan",
@@ -109,16 +105,6 @@ class Decision:
     best_tokens: int = 0
 
 
-def estimate(tokens: Sequence[DraftToken], unknown: float = UNKNOWN_AGREEMENT) -> list[float]:
-    """s_1 … s_n: probability that the first k draft tokens are all accepted, by the stated prior alone.
-
-    ``unknown``: the agreement of a token without a log-probability.
-    """
-    prior = Estimates()
-    rates = [min(unknown, AGREEMENT_CAP) if token.logprob is None else prior.rate(token.logprob) for token in tokens]
-    return survival(Outlook(tuple(rates), shape=CERTAIN))
-
-
 def gain(
     survival: Sequence[float],
     *,
@@ -128,12 +114,13 @@ def gain(
     first: bool,
     finish: float = 0.0,
     generated: int = _GENERATED,
+    drawn: float = 0.0,
 ) -> float:
     """Expected gain of scoring all ``len(survival)`` tokens and then handing off, over handing off now, in the
     unit of ``rates``.
 
     ``context_tokens``: X. ``first``: before round one. ``finish``: f, the probability that the round ends
-    the reply; it can only do so with every token accepted. ``generated``: g.
+    the reply; it can only do so with every token accepted. ``generated``: g. ``drawn``: t.
     """
     # E[(n + 1)·unfinished] = E[n] + 1 − f·(K + 1). A call's own fee is due once more unless the reply ends.
     accepted, unfinished = math.fsum(survival), 1.0 - finish
@@ -144,7 +131,13 @@ def gain(
         - rates.draft * len(survival)
         - rates.input * (context_tokens * (q_score - q_now) + reread * context.qh)
         - rates.request * unfinished
+        - unfinished * drawn * _draw(rates, context, context_tokens)
     )
+
+
+def _draw(rates: Rates, context: ContextPrices, context_tokens: float) -> float:
+    """What it costs to have the target draw one token of its rest."""
+    return rates.output + rates.request + rates.input * context_tokens * context.qh
 
 
 def plan(
@@ -162,6 +155,7 @@ def plan(
     fixed: int | None = None,
     outlook: Outlook | None = None,
     rates: Rates | None = None,
+    drawn: float = 0.0,
 ) -> Decision:
     """Choose K, or not to score. Nothing is raised; at most a millisecond for 512 tokens.
 
@@ -170,7 +164,8 @@ def plan(
     of the caller's limit; a draft that fills them ends the reply. ``can_force`` (without ``can_score``):
     the draft is billed at output price, unless ``simulate_scoring`` prices it as scored. ``fixed``: a
     given K, no planning. ``outlook``: what is believed of these tokens (:mod:`cheapspec.core.priors`);
-    without it the stated prior. ``rates``: plan in these (seconds), not in dollars of ``prices``.
+    without it the stated prior. ``drawn``: draws that a round is expected to pay for where the target samples.
+    ``rates``: plan in these (seconds), not in dollars of ``prices``.
     """
     stop = "handoff" if round_index else "direct"
     if not (can_score or can_force):
@@ -187,7 +182,8 @@ def plan(
         rates = Rates.of(prices, forced=not can_score and not simulate_scoring)
     believed = (Outlook.prior(draft) if outlook is None else outlook).head(longest)
     ending = 1.0 if longest == remaining else believed.end if finished and longest == len(draft) else 0.0
-    course = best_course(believed, ending, lookahead_terms(rates, context, context_tokens, first=not round_index))
+    terms = lookahead_terms(rates, context, context_tokens, first=not round_index, drawn=drawn)
+    course = best_course(believed, ending, terms)
     numbers = (
         f"{course.tokens} of {len(draft)} draft tokens on {context_tokens} context tokens: "
         f"expected gain {unit}{course.value:+.7f} (output/input {_ratio(rates)}, "
@@ -199,12 +195,15 @@ def plan(
     return Decision(stop, 0, course.value, f"not worth it: at best {numbers}", reason, course.tokens)
 
 
-def lookahead_terms(rates: Rates, context: ContextPrices, context_tokens: float, *, first: bool) -> Terms:
-    """The parts of the gain, in the unit of ``rates``. Every round pays for its context and generates a token; the
-    hand-off after it reads what is there then.
+def lookahead_terms(
+    rates: Rates, context: ContextPrices, context_tokens: float, *, first: bool, drawn: float = 0.0
+) -> Terms:
+    """The parts of the gain, in the unit of ``rates``. Every round pays for its context and generates a token, and for
+    ``drawn`` more calls unless it ends the reply; the hand-off after it reads what is there then.
     """
+    draw = drawn * _draw(rates, context, context_tokens)
     generated = rates.output * (_GENERATED - 1.0)
-    each = generated + rates.request + rates.input * context.qh
+    each = generated + rates.request + rates.input * context.qh + draw
     later = each + rates.input * context_tokens * context.qs
     cold = each + rates.input * context_tokens * (context.first - context.q0 + context.qh)
     reread = rates.input * context.qh
@@ -213,8 +212,8 @@ def lookahead_terms(rates: Rates, context: ContextPrices, context_tokens: float,
         scored=rates.draft,
         now=cold if first else later,
         later=later,
-        further=rates.input * context.qs,
-        ended=reread * (context_tokens + 1.0) + rates.request - rates.output,
+        further=rates.input * (context.qs + drawn * context.qh),
+        ended=reread * (context_tokens + 1.0) + rates.request - rates.output + draw,
         reread=reread,
         drafting=rates.drafting,
     )

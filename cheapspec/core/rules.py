@@ -11,7 +11,12 @@ from typing import Any
 
 from cheapspec.core.untyped import is_number
 
-__all__ = ["Lenient", "match_text", "text_match_cost", "text_match_refusal"]
+__all__ = ["MOST_NATS", "Lenient", "text_match_cost", "text_match_refusal"]
+
+
+MOST_NATS = 100.0
+"""The widest margin: e^-100 is below what a probability in float32 can be. Servers that do not list a token leave only
+numbers far below (llama-cpp-python's dialect), and no margin may take those for close."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +27,7 @@ class Lenient:
     e^−1 = .37 times as likely as the best). How many tokens it changed is in the facts of each reply
     (``lenient_tokens``). ``nats=0`` is ``exact`` but for ties.
 
-    :raises ValueError: ``nats`` is negative or no finite number.
+    :raises ValueError: ``nats`` is negative, above :data:`MOST_NATS`, or no number.
     """
 
     nats: float = 1.0
@@ -33,18 +38,8 @@ class Lenient:
             raise ValueError(f"Lenient(nats={given!r}): write a number of nats, such as 1.0")
         if given < 0:
             raise ValueError(f"Lenient(nats={given!r}): nats must be 0 or more")
-
-
-def match_text(draft: str, written: str) -> int:
-    """Text match: how many leading characters of ``draft`` the target wrote itself (``written``). Exact, since the
-    target generated them.
-    """
-    length = 0
-    for ours, theirs in zip(draft, written, strict=False):
-        if ours != theirs:
-            break
-        length += 1
-    return length
+        if given > MOST_NATS:
+            raise ValueError(f"Lenient(nats={given!r}): nats must be {MOST_NATS:g} or less")
 
 
 def text_match_cost(prompt: int, reply: int, tokens: int, ratio: float, cached: float) -> float:
@@ -61,11 +56,12 @@ def text_match_cost(prompt: int, reply: int, tokens: int, ratio: float, cached: 
 
 
 def text_match_refusal() -> str:
-    """Why text match is refused where money is to be saved, with the figure."""
+    """Why text match is refused, with the figure for the objective under which it would never pay."""
     cost = text_match_cost(500, 300, 16, 5.0, 0.1)
     return (
-        "accept='text_match' makes the target write every token that it compares, so it never costs less than the "
-        f"target alone: {cost:.2f} times as much for 300 reply tokens after 500 of a prompt in rounds of 16 (output at "
+        "accept='text_match' is not available in this version, under any objective. With objective='cost' it would never "
+        "pay: it makes the target write every token that it compares, so it costs no less than the target alone, "
+        f"{cost:.2f} times as much for 300 reply tokens after 500 of a prompt in rounds of 16 (output at "
         "5 times the price of input, cached input at a tenth), even if every draft token is right. Use "
         "accept='exact' or accept='lenient'."
     )

@@ -11,18 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cheapspec.core.acceptance import DraftToken
+from cheapspec.core.estimate import AGREEMENT, AGREEMENT_CAP, UNKNOWN_AGREEMENT, Estimates
 from cheapspec.core.money import Prices
-from cheapspec.core.planner import (
-    AGREEMENT,
-    AGREEMENT_CAP,
-    UNKNOWN_AGREEMENT,
-    ContextPrices,
-    Rates,
-    estimate,
-    gain,
-    plan,
-)
-from cheapspec.core.priors import Outlook, survival
+from cheapspec.core.planner import ContextPrices, Rates, gain, plan
+from cheapspec.core.priors import CERTAIN, Outlook, survival
 
 SURE = math.log(0.999)
 PRICES = Prices(input=Decimal(1), output=Decimal(5), cached_input=Decimal("0.05"))
@@ -131,26 +123,11 @@ def test_the_published_example_of_a_later_round() -> None:
     assert enumerate_gain(survival, units(5), 600, context, False, 0.0, 1, 100) == pytest.approx(closed)
 
 
-def test_estimates_are_running_products_of_the_measured_agreement() -> None:
-    """Each draft probability is looked up in the measured table; the chance that all hold multiplies up."""
-    assert estimate(draft(0.95, 0.55, 0.05)) == pytest.approx([0.97, 0.97 * 0.60, 0.97 * 0.60 * 0.07])
-    assert [row[1] for row in AGREEMENT] == sorted(row[1] for row in AGREEMENT)
-
-
 def test_unknown_and_odd_probabilities_have_stated_values() -> None:
     """No log-probability means the stated prior; certainty is capped; a positive or missing one does no harm."""
-    odd = [None, 0.0, 1e-9, 700.0, -math.inf]
-    steps = [estimate([DraftToken("x", value)])[0] for value in odd]
-    cap = AGREEMENT_CAP
-    assert steps == pytest.approx([UNKNOWN_AGREEMENT, cap, cap, cap, 0.07])
-    assert estimate([]) == []
-
-
-def test_unknown_probabilities_may_be_given_an_agreement() -> None:
-    """It concerns tokens without a log-probability only, and is capped as all are."""
-    mixed = [DraftToken("x"), *draft(0.95)]
-    assert estimate(mixed, 0.9) == pytest.approx([0.9, 0.9 * 0.97])
-    assert estimate(mixed[:1], 1.0) == pytest.approx([AGREEMENT_CAP])
+    steps = [Estimates().rate(value) for value in (None, 0.0, 1e-9, 700.0, -math.inf)]
+    assert steps == pytest.approx([UNKNOWN_AGREEMENT, AGREEMENT_CAP, AGREEMENT_CAP, AGREEMENT_CAP, 0.07])
+    assert [row[1] for row in AGREEMENT] == sorted(row[1] for row in AGREEMENT)
 
 
 def test_given_text_is_worth_what_its_outlook_says() -> None:
@@ -307,3 +284,32 @@ def test_seconds_are_planned_as_dollars_are() -> None:
     decision = plan(0, None, 300, CACHED, tokens, rates=fast)
     assert (decision.action, decision.reason) == ("direct", "latency")
     assert "expected gain s " in decision.why
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    x=st.integers(1, 2000),
+    agreements=st.lists(st.floats(0.05, 0.97), min_size=1, max_size=5),
+    qh=st.floats(0, 1),
+    drawn=st.floats(0, 3),
+    finish=st.booleans(),
+)
+def test_a_draw_of_the_rest_is_paid_for(x: int, agreements: list[float], qh: float, drawn: float, finish: bool) -> None:
+    """Every round that does not end the reply pays for its expected draws: a context and an output token each."""
+    outlook = Outlook(tuple(agreements), shape=CERTAIN)
+    alive, context, rates = survival(outlook), ContextPrices(1.0, 0.2, qh), units(5.0, request=3.0)
+    ended = alive[-1] if finish else 0.0
+    known = partial(gain, alive, rates=rates, context_tokens=x, context=context, first=False, finish=ended)
+    assert known() - known(drawn=drawn) == pytest.approx((1 - ended) * drawn * (x * qh + 5 + 3))
+    tokens = draft(*agreements)
+    plain = plan(1, PRICES, x, context, tokens, outlook=outlook)
+    dearer = plan(1, PRICES, x, context, tokens, outlook=outlook, drawn=drawn)
+    assert plain.expected_gain is not None and dearer.expected_gain is not None
+    assert dearer.expected_gain <= plain.expected_gain + 1e-12
+
+
+def test_draws_can_make_a_round_not_worth_it() -> None:
+    """The same draft is scored where a correction is free, and left alone where each costs a long context."""
+    tokens, context = draft(0.7, 0.7, 0.7), ContextPrices(1.0, 0.0, 1.0)
+    assert plan(1, PRICES, 50, context, tokens).action == "score"
+    assert plan(1, PRICES, 50, context, tokens, drawn=1.0).action == "handoff"
