@@ -8,12 +8,15 @@ Rules
   power cut (https://www.sqlite.org/wal.html, section 3, of 2026-11). PostgreSQL is asked for the same
   promise: ``synchronous_commit=off``.
 * Nothing is pooled: the writer keeps its one connection, a report opens its own.
+* A file that is deleted, moved or replaced while it is open goes on taking rows that nobody can read again: what is
+  open is compared with what is at the path (:meth:`Store.files`).
 * A process's connections are its own: after a fork the child lets go of its parent's without closing them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import time
 from pathlib import Path
@@ -106,6 +109,14 @@ class Store:
         connection.detach()  # the pool forgets it
         return raw
 
+    def files(self) -> tuple[tuple[int, int] | None, ...]:
+        """Device and inode of SQLite's file and of its write-ahead log, which stay the same while somebody has them
+        open; ``None`` for one that is not there. Empty for a server, which sees to its own files.
+        """
+        if self.dialect != "sqlite" or not self.url.database:
+            return ()
+        return _inode(self.url.database), _inode(f"{self.url.database}-wal")
+
     def begin(self, cursor: Any) -> None:
         """Begin a transaction that will write."""
         if self.dialect == "sqlite":
@@ -115,6 +126,14 @@ class Store:
         """After a fork, in the child. Returns the parent's engine, to be kept: collecting it would close it."""
         old, self.engine = self.engine, self._engine()
         return old
+
+
+def _inode(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _parsed(url: str) -> URL:

@@ -8,6 +8,9 @@ Rules
 * A store that cannot be used costs nobody a reply: one warning, tickets are handed back, operations are kept
   (the newest ``buffer`` of them) and written when the store is back. What fell out is counted in ``lost``.
   Reservations are not kept but refused: a cap that cannot be checked is not a cap. Nor are holds of an allowance.
+* An SQLite file that was deleted, moved or replaced takes no rows that anybody will read. Before and after each
+  transaction it is looked for, so that none is believed to be written that is not; one warning, and the thread goes
+  on in the file that is there now, with the rows of what is under way.
 * A thread that hangs in the database is not waited for (``ready``).
 * One operation that the database rejects is dropped by itself; it does not take others with it.
 * A fork waits for the transaction under way. The child starts with a thread, a connection, a queue and an owner's
@@ -35,7 +38,7 @@ from cheapspec.ledger.intake import Intake
 from cheapspec.ledger.leases import LEASE_SECONDS, RENEW_SECONDS, Leases
 from cheapspec.ledger.operations import Kind, Operation, Reserve, Statements
 from cheapspec.ledger.reservations import DatabaseBudgets
-from cheapspec.ledger.store import Store, is_transient
+from cheapspec.ledger.store import Store, TransientError, is_transient
 
 __all__ = ["Writer"]
 
@@ -70,7 +73,9 @@ class Writer:
         self._forking: set[int] = set()
         self._connection: Any = None
         self._backlog: list[Operation] = []
-        self._open: set[str] = set()
+        self._open: dict[str, Operation] = {}
+        self._files: tuple[object, ...] = ()
+        self._moved = False
         self._rejected = False
         self._backoff, self._retry_at = _BACKOFF[0], 0.0
         self._next_renewal = self._next_sweep = 0.0
@@ -202,6 +207,7 @@ class Writer:
             groups[operation.kind].append(operation)
         cursor = self._cursor()
         self.store.begin(cursor)
+        self._begin_anew(cursor)
         if groups.keys() & {Kind.SETTLE, Kind.RESERVE, Kind.ALLOWANCE}:
             self._budgets.lock(cursor)
         grants: list[tuple[Operation, Grant | bool]] = []
@@ -223,6 +229,9 @@ class Writer:
             else:
                 self._statements.write(cursor, kind, [operation.values for operation in groups[kind]])
         self._connection.commit()
+        if self._look_for_files():
+            raise TransientError(f"{self.store.shown} was moved")
+        self._moved = False
         for operation, grant in grants:
             if operation.ticket is not None:
                 operation.ticket.finish(grant)
@@ -236,11 +245,11 @@ class Writer:
             if operation.ticket is not None:
                 operation.ticket.finish(True)
             if operation.kind is Kind.OPEN_REQUEST:
-                self._open.add(operation.values["request_id"])
+                self._open[operation.values["request_id"]] = operation
             elif operation.kind is Kind.OPEN_CALL:
-                self._open.add(operation.values["call_id"])
+                self._open[operation.values["call_id"]] = operation
             elif operation.kind in (Kind.CLOSE_CALL, Kind.CLOSE_REQUEST):
-                self._open.discard(operation.values["key"])
+                self._open.pop(operation.values["key"], None)
 
     def _keep_leases(self, now: float) -> None:
         """Renew one's own, settle what others left, each when it is time."""
@@ -259,9 +268,38 @@ class Writer:
             self._next_sweep = now + self._lease_seconds
 
     def _cursor(self) -> Any:
+        self._look_for_files()
         if self._connection is None:
             self._connection = self.store.connect()
+            self._files = self.store.files()
         return self._connection.cursor()
+
+    # --- when the file is another one ------------------------------------------------------------
+
+    def _look_for_files(self) -> bool:
+        """Whether what is open is no longer what is at the path; then it is let go of."""
+        if self._connection is None:
+            return False
+        there = self.store.files()
+        if all(was is None or was == now for was, now in zip(self._files, there, strict=True)):
+            return False
+        self._drop_connection()
+        self._moved = True
+        log.warning(
+            "the ledger %s was deleted, moved or replaced while it was in use; what it held no longer counts here, "
+            "budgets and the allowance included: they begin again with the file that is there now",
+            self.store.shown,
+        )
+        return True
+
+    def _begin_anew(self, cursor: Any) -> None:
+        """The rows of what is under way, in the file that took the place of theirs."""
+        if not self._moved:
+            return
+        for kind in (Kind.OPEN_REQUEST, Kind.OPEN_CALL):
+            opened = [operation.values for operation in self._open.values() if operation.kind is kind]
+            if opened:
+                self._statements.write(cursor, kind, [{**row, "lease_expires": self.lease()} for row in opened])
 
     # --- when the store is away ------------------------------------------------------------------
 
