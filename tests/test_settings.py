@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -83,9 +84,11 @@ def test_the_lenient_rule_by_name_or_with_its_nats(monkeypatch: pytest.MonkeyPat
 
 
 def test_text_match_is_refused_with_its_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It makes the target write everything, so it cannot save cost; the kill switch works all the same."""
-    with pytest.raises(CapabilityError, match=r"1\.\d\d times as much for 300 reply tokens"):
-        Speculation(accept="text_match")
+    """This version does not have it, whatever the objective; for dollars it never paid. The kill switch works."""
+    for objective in ("cost", "latency"):
+        with pytest.raises(CapabilityError, match=r"not available in this version, under any objective") as refused:
+            Speculation(accept="text_match", objective=objective)
+        assert re.search(r"objective='cost'.* 1\.\d\d times as much for 300 reply tokens", str(refused.value))
     monkeypatch.setenv("CHEAPSPEC_DISABLED", "1")
     assert not Speculation(accept="text_match").enabled
 

@@ -12,7 +12,7 @@ Rules
    best of the last ones. A listing holds the k best and one number that belongs elsewhere (the token that
    stands there): it is left out unless it is among the k best anyway.
 3. A token that is not among the k best of its position has no number. That it is not the best is certain all the
-   same, so the best of the listing is the correction.
+   same: it gets the least number there is, which no rule accepts, and the best of the listing is the correction.
 4. ``max_tokens: 0`` means no limit: one token is asked for. There is no route that renders a chat template, and a last
    assistant message is not gone on from, so a chat goes direct.
 5. Tokens have no ids, and cached tokens are not told.
@@ -35,8 +35,9 @@ from cheapspec.core.untyped import as_list, as_mapping, is_number
 __all__ = ["LlamaCppPythonTarget"]
 
 _LISTED = 5
-_ABSENT = -1000.0
-"""A token that is not listed: less likely than all that are. No rule accepts such a number, whatever its margin."""
+_ABSENT = -8999.0
+"""A token that is not listed: less likely than all that are. The least usable number; a margin of the lenient rule is
+smaller (:data:`cheapspec.core.rules.MOST_NATS`)."""
 
 
 class LlamaCppPythonTarget(TextTarget):

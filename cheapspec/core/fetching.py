@@ -23,19 +23,31 @@ from cheapspec.core.calls import Steps
 from cheapspec.core.effects import Side, Usage
 from cheapspec.core.ports import Context, Drawn, NextToken, SamplingTarget, Score, Unusable
 from cheapspec.core.received import read_usage
+from cheapspec.core.request import Sampling
 from cheapspec.core.sampling import Draws, Sampler
 from cheapspec.core.turn import Turn
 from cheapspec.core.untyped import as_mapping
 
-__all__ = ["LONGEST", "fetch"]
+__all__ = ["LONGEST", "TAIL", "expected_draws", "fetch"]
 
 LONGEST = 6
 """Paid calls after a round at most: three draws of one token, the last with the rest of its character."""
+
+TAIL = 0.05
+"""Draws that a round without a nucleus is expected to pay for: a stated figure, on the long side. Where a draft fails
+the target is less sure than elsewhere, so more than usual lies beyond the listed tokens."""
 
 _CHARACTER = 4  # tokens at most: a token is at least one byte of UTF-8
 
 _HALF = "\ufffd"
 _NO_SCORE = Score((), (), None, Usage())
+
+
+def expected_draws(sampling: Sampling | None) -> float:
+    """How many draws a round is expected to pay for. With ``top_p`` below 1 the listed tokens cover the nucleus, or
+    nothing is drawn.
+    """
+    return 0.0 if sampling is None or sampling.greedy or (sampling.top_p or 1.0) < 1 else TAIL
 
 
 def fetch(

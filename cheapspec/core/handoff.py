@@ -115,11 +115,12 @@ class _Relay:
         if turn.outlet.holding:
             body = {name: value for name, value in turn.request.body.items() if name != "stop"}
             self.request = replace(turn.request, stops=(), body=body)
-        seed = turn.request.body.get("seed")
+        seed = turn.request.seed
         if again and turn.request.samples and seed is not None:
             # The server would draw the noise of the first call's beginning once more.
             fresh = SeededDraws(seed, given=True).seed(self.base.tokens, 0)
-            self.request = replace(self.request, body={**self.request.body, "seed": fresh})
+            name = "random_seed" if self.request.body.get("seed") is None else "seed"
+            self.request = replace(self.request, body={**self.request.body, name: fresh})
         self.seam = _Seam(turn.context.text if turn.context.ids is None else "", lost)
         self.text = ""
         self.received = 0  # tokens that have arrived

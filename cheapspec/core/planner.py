@@ -13,10 +13,10 @@ followed by a hand-off gains over handing off now::
 
 Tokens gained include the correction (one of the scored alternatives, free) or the bonus token (the
 generated one, billed in g). Where the target samples, either may have to be asked for: t draws a round (expected),
-each a call of its own, take off (1 − f)·t·(X·qh + r). Before round one nobody may have written the target's cache for this
-request: the first scoring call pays for the context at ``ContextPrices.first``. A target that is *forced* to generate
-the draft bills it at output price. After the round comes not a hand-off but the better of hand-off and
-another round (:mod:`cheapspec.core.lookahead`): its expected value is added, and the best K is taken.
+each a call of its own, take off (1 − f)·t·(X·qh + r). Before round one nobody may have written the target's
+cache for this request: the first scoring call pays for the context at ``ContextPrices.first``. A target that is
+*forced* to generate the draft bills it at output price. After the round comes not a hand-off but the better
+of hand-off and another round (:mod:`cheapspec.core.lookahead`): its expected value is added, and the best K is taken.
 
 The same formula serves seconds: :class:`Rates` is then a vector of seconds (:mod:`cheapspec.core.speed`).
 Everything here is a float: plans are estimates; bills are ``Decimal`` (:mod:`cheapspec.core.money`).

@@ -53,6 +53,13 @@ class Request:
     sampling: Sampling | None = None
 
     @property
+    def seed(self) -> int | None:
+        """The caller's seed: ``seed``, or Mistral's ``random_seed``."""
+        given: Any = self.body.get("seed")
+        told: Any = self.body.get("random_seed") if given is None else given
+        return told if isinstance(told, int) and not isinstance(told, bool) else None
+
+    @property
     def samples(self) -> bool:
         """Whether the target is to draw its tokens (temperature above 0), as far as that has been settled."""
         return self.sampling is not None and not self.sampling.greedy

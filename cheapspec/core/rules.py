@@ -59,8 +59,8 @@ def text_match_refusal() -> str:
     """Why text match is refused, with the figure for the objective under which it would never pay."""
     cost = text_match_cost(500, 300, 16, 5.0, 0.1)
     return (
-        "accept='text_match' is not available in this version, under any objective. With objective='cost' it would never "
-        "pay: it makes the target write every token that it compares, so it costs no less than the target alone, "
+        "accept='text_match' is not available in this version, under any objective. With objective='cost' it would "
+        "never pay: it makes the target write every token that it compares, so it costs no less than the target alone, "
         f"{cost:.2f} times as much for 300 reply tokens after 500 of a prompt in rounds of 16 (output at "
         "5 times the price of input, cached input at a tenth), even if every draft token is right. Use "
         "accept='exact' or accept='lenient'."

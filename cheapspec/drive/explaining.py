@@ -118,7 +118,7 @@ def _planned(
         tier=passed.tier,
         draws=LONGEST if parsed.samples else 0,
     )
-    made = alternatives(situation, drafts, RequestRates(estimates))
+    made = alternatives(situation, drafts, RequestRates(estimates, parsed.samples, settings.lenient_nats))
     asked = {drafter.name for drafter in drafters} if draft else {one.drafter for one in drafts if one.static}
     said = [one if one.drafter is None or one.drafter in asked else _assumed(one) for one in made.alternatives]
     return replace(made, alternatives=(*said, *(_none(situation.rule, name, why) for name, why in missing.items())))

@@ -26,6 +26,7 @@ from cheapspec.core.allowance import at_risk, worst_case
 from cheapspec.core.books import Grant, Reservations
 from cheapspec.core.counting import input_bound
 from cheapspec.core.exposure import OUTPUT_BOUND, exposure
+from cheapspec.core.fetching import LONGEST
 from cheapspec.core.money import format_usd
 from cheapspec.core.ports import OutputLimits
 from cheapspec.core.reply import strict_json
@@ -89,6 +90,7 @@ def _plans(admitted: Admitted) -> list[Decimal]:
         return []
     context = input_bound(job.request.body, len(passed.request.read()))
     forced = job.target.can_force and not job.target.can_score
+    draws = LONGEST if job.request.samples else 0
     limits = (job.policy.draft_tokens or job.policy.max_draft_tokens, job.request.max_tokens)
     drafted = min(limit for limit in limits if limit is not None)
     fixed = job.policy.draft_tokens is not None  # then the engine does not ask
@@ -97,8 +99,9 @@ def _plans(admitted: Admitted) -> list[Decimal]:
     for steps, longest in _SHAPES[:1] if fixed else _SHAPES:
         tokens = min(drafted, longest or drafted)
         shown = [context + done * tokens for done in range(steps)]
-        spent = sum((worst_case(prices, known, tokens, forced=forced) for known in shown[:-1]), Decimal(0))
-        usd = at_risk(prices, shown[-1], tokens, spent=spent, prompt_tokens=context, forced=forced)
+        told = [worst_case(prices, known, tokens, forced=forced, draws=draws) for known in shown[:-1]]
+        spent = sum(told, Decimal(0))
+        usd = at_risk(prices, shown[-1], tokens, spent=spent, prompt_tokens=context, forced=forced, draws=draws)
         if usd is None:
             continue
         usd = usd if most is None else min(usd, most)

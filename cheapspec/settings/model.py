@@ -29,7 +29,7 @@ from cheapspec.backends.ollama_names import normalise_host
 from cheapspec.backends.targets import NAMES
 from cheapspec.core.money import LocalPrice, Prices
 from cheapspec.core.ports import Ledger
-from cheapspec.core.rules import Lenient, text_match_refusal
+from cheapspec.core.rules import MOST_NATS, Lenient, text_match_refusal
 from cheapspec.errors import CapabilityError, SettingsError
 from cheapspec.settings.drafts import DraftSpec, parse_drafts
 from cheapspec.settings.pricelist import parse_local_price, parse_prices
@@ -86,7 +86,7 @@ class Speculation(BaseModel):
     :param enabled: ``False`` passes everything through.
     :param simulate_scoring: demo and bench only: a target that is forced rather than scored is priced as if
         it scored.
-    :raises CapabilityError: the rule can never save what ``objective`` asks to save.
+    :raises CapabilityError: ``accept="text_match"``: this version does not have it, and for dollars it never pays.
     :raises SettingsError: something is unknown, unusable or not available yet; the message names the key,
         where it came from and the remedy.
     """
@@ -100,7 +100,7 @@ class Speculation(BaseModel):
     objective: str = "cost"
     allowance: NotNegative = 0.02
     seed_usd: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] = Decimal("0.05")
-    tie_nats: NotNegative = 0.0
+    tie_nats: Annotated[float, Field(ge=0, le=MOST_NATS)] = 0.0
     max_added_latency: NotNegative | None = None
     assume_temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     prices: dict[str, Prices] | None = None

@@ -11,9 +11,10 @@ from test_probe import Host, probed
 from cheapspec.backends.echo import is_echoed, read_echo
 from cheapspec.backends.llamacpp_python import LlamaCppPythonTarget
 from cheapspec.backends.vllm import VllmTarget
-from cheapspec.core.acceptance import verify_greedy
-from cheapspec.core.effects import HttpReply, HttpRequest
+from cheapspec.core.acceptance import verify_greedy, verify_lenient
+from cheapspec.core.effects import HttpReply, HttpRequest, Usage
 from cheapspec.core.ports import Context, Score, Unusable
+from cheapspec.core.rules import MOST_NATS
 
 NOT_FOUND = reply({"detail": "Not Found"}, 404)
 PROMPT, DRAFT = "The capital of France is", " Paris, and the capital of Spain is"
@@ -96,3 +97,16 @@ def test_vllm_closes_the_turn_without_its_flags(where: str) -> None:
     facts, _ = probed(answer)
     assert not facts.can_score and not facts.can_continue
     assert any("does not continue" in finding for finding in facts.evidence)
+
+
+def test_no_margin_accepts_a_token_that_llama_cpp_python_does_not_list() -> None:
+    """It is less likely than all that are listed, by nobody knows how much: not even the widest margin takes it."""
+    listing = {" Paris": -0.4, " a": -3.0, " the": -20.0}
+    legacy = {"tokens": ["is", " zebra"], "token_logprobs": [None, -0.1], "top_logprobs": [listing, {" x": -0.1}]}
+    choice = {"text": "is zebra.", "finish_reason": "length", "logprobs": legacy}
+    told = LlamaCppPythonTarget(shift=1).scored({"choices": [choice]}, {}, "is zebra", Usage())
+    assert not isinstance(told, str)
+    judged = told.positions[1].judged
+    assert judged is not None
+    for result in (verify_lenient([judged], MOST_NATS), verify_greedy([judged], tie_nats=MOST_NATS)):
+        assert result.accepted == 0 and result.correction is not None and result.correction.text == " Paris"

@@ -490,3 +490,11 @@ def test_a_value_that_servers_refuse_is_for_the_server_to_refuse(field: str, val
     found = admit("POST", "/v1/chat/completions", {}, json.dumps(body).encode())
     assert isinstance(found, Bypass)
     assert (found.reason, found.detail) == ("unsupported_field", field)
+
+
+def test_a_seed_is_read_under_either_name() -> None:
+    """``seed``, or Mistral's; ``null`` is none, and 0 is one."""
+    assert good(chat(seed=0, random_seed=5)).seed == 0
+    assert good(chat(seed=None, random_seed=5)).seed == 5
+    assert good(chat(random_seed=0)).seed == 0
+    assert good(chat()).seed is None and Request("chat", {"seed": True}, "m", False).seed is None

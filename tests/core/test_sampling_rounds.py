@@ -395,13 +395,14 @@ def test_lenience_above_temperature_0_counts_what_the_draw_would_have_changed() 
     assert sum(tally.accepted_tokens for tally in loose) > sum(tally.accepted_tokens for tally in exact)
 
 
-def test_a_hand_off_that_is_taken_up_again_has_a_seed_of_its_own() -> None:
+@pytest.mark.parametrize("name", ["seed", "random_seed"])
+def test_a_hand_off_that_is_taken_up_again_has_a_seed_of_its_own(name: str) -> None:
     """With the caller's seed once more the server would repeat the noise of the first call's beginning."""
     seeds: list[list[Any]] = []
 
     class Cut(SampledTarget):
         def continue_(self, request: Request, context: Context, max_tokens: int | None) -> Any:
-            seeds[-1].append(request.body.get("seed"))
+            seeds[-1].append(request.body.get(name))
             return super().continue_(request, context, max_tokens)
 
         def answer(self, start: Start) -> Answer:
@@ -412,7 +413,7 @@ def test_a_hand_off_that_is_taken_up_again_has_a_seed_of_its_own() -> None:
     for number in range(20):
         seeds.append([])
         asking = question(12)
-        asking = replace(asking, body={**asking.body, "seed": 41})
+        asking = replace(asking, body={**asking.body, name: 41})
         played, _ = asked_with(number, 1, target=Cut(TinyModel(1), chance=Seeded(number)), request=asking)
         assert played.finish is not None
     assert any(len(found) == 2 for found in seeds)
