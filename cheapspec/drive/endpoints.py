@@ -158,7 +158,6 @@ class Endpoints:
         if found.can_score or found.can_force:
             simulate = passed.settings.simulate_scoring
             facts.target, facts.reason = target_for(found.backend, found, simulate_scoring=simulate), ""
-            facts.reuses_cache = None if found.qs is None else found.qs < 1.0
             facts.expires = now + PROBED_SECONDS
         else:
             facts.target, facts.reason = None, found.reason or "cannot_score"

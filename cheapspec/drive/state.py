@@ -58,8 +58,7 @@ class Breaker:
 @dataclass(slots=True)
 class TargetFacts:
     """What is known of one endpoint and model. ``target`` is ``None`` while nothing is known or when it
-    cannot serve; ``reason`` then says why (``not_probed``, ``cannot_score``). ``reuses_cache``: a scoring
-    call reads the prompt cache (``None``: not known). ``backend``: the API family that a probe found.
+    cannot serve; ``reason`` then says why (``not_probed``, ``cannot_score``). ``backend``: the API family that a probe found.
     ``refuses_usage``: it does not know ``stream_options``. ``qs``, ``qh``: share of a known context that a scoring
     call, or a continuation, pays at the uncached price (``None``: not seen). ``confirmed``: by a probe, not only by
     name. ``in_vain``: probes in a row that learnt nothing; no other before ``next_probe``. ``recalled``: the ledger
@@ -72,7 +71,6 @@ class TargetFacts:
     probing: bool = False
     expires: float = float("inf")
     cooldown_until: float = 0.0
-    reuses_cache: bool | None = None
     backend: str = ""
     refuses_usage: bool = False
     qs: float | None = None
