@@ -7,6 +7,7 @@ Rules
   with usage and without choices, which a server sends to those who asked for usage.
 * A body that is no stream of events is kept (:data:`_KEPT` bytes at most) and read as a whole reply: some servers
   answer a streaming request with JSON, and a gateway's page has status 200 too.
+* A line, or an event, of more than :data:`_KEPT` bytes is no event: it goes on unread, and nothing of it is kept.
 * Reading never raises. Of a stream that tells no usage the written text is counted: its bytes, and its pieces, each
   of which is a token at least.
 
@@ -63,6 +64,8 @@ class StreamMeter:
         self._tail: list[bytes] = []
         self._frame: list[bytes] = []
         self._data: list[bytes] = []
+        self._waiting = self._framed = 0  # bytes of the tail and of the frame
+        self._skipping = False
         self._event = b""
         self._body: list[bytes] | None = []
         self._size = 0
@@ -85,11 +88,13 @@ class StreamMeter:
                 self._body = None
         self._tail.append(data)
         if b"\n" not in data and b"\r" not in data:
-            return b"" if self._hide else data
+            self._waiting += len(data)
+            freed = self._let_go() if self._waiting > _KEPT else b""
+            return freed if self._hide else data
         *lines, last = [*b"".join(self._tail).splitlines(keepends=True), b""]
         if lines and not lines[-1].endswith(b"\n"):  # a CR at the end may be half of a line end
             last = lines.pop()
-        self._tail = [last]
+        self._tail, self._waiting = [last], len(last)
         out = [part for line in lines for part in self._line(line)]
         return b"".join(out) if self._hide else data
 
@@ -100,8 +105,19 @@ class StreamMeter:
         out += self._end_frame()
         return b"".join(out) if self._hide else b""
 
+    def _let_go(self) -> bytes:
+        """What was held back of an event that is too long; the rest of its line goes on as it comes."""
+        held = b"".join([*self._frame, *self._tail])
+        self._skipping = bool(self._tail)
+        self._frame, self._data, self._event, self._tail = [], [], b"", []
+        self._waiting = self._framed = 0
+        return held
+
     def _line(self, line: bytes) -> list[bytes]:
         """The lines that go on."""
+        if self._skipping:
+            self._skipping = False
+            return [line]
         content = line.rstrip(b"\r\n")
         if not self._begun:
             content, self._begun = content.removeprefix(_BOM), True
@@ -111,6 +127,12 @@ class StreamMeter:
         if content[:1] == b":" and not self._frame:
             return [line]
         self._frame.append(line)
+        self._framed += len(line)
+        if self._framed > _KEPT:
+            waiting, self._tail = self._tail, []
+            freed = self._let_go()
+            self._tail, self._waiting = waiting, sum(map(len, waiting))
+            return [freed]
         name, _, value = content.partition(b":")
         if name == b"data":
             self._data.append(value.removeprefix(b" "))
@@ -119,7 +141,7 @@ class StreamMeter:
         return []
 
     def _end_frame(self) -> list[bytes]:
-        frame, self._frame = self._frame, []
+        frame, self._frame, self._framed = self._frame, [], 0
         if self._data:
             data, event = b"\n".join(self._data), self._event
             self._data, self._event = [], b""

@@ -137,8 +137,8 @@ def test_a_whole_reply_instead_of_a_stream_is_read() -> None:
 def test_a_body_too_long_to_keep_is_let_go() -> None:
     """A download is not kept in memory; nothing is known of it."""
     meter = StreamMeter("chat", hide=True)
-    assert meter.feed(b"x" * 4_000_001) == b""
-    assert len(meter.close()) == 4_000_001
+    assert len(meter.feed(b"x" * 4_000_001)) == 4_000_001
+    assert meter.close() == b""
     assert meter.metered() == Metered(began=True)
 
 
@@ -181,3 +181,42 @@ def test_any_bytes_go_through(body: bytes, step: int) -> None:
     out, _ = passed(body, step=step)
     assert out == body
     assert passed(body, step=step, hide=False)[0] == body
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_text_is_told_only_where_it_is_kept(keep: bool) -> None:
+    """What the model wrote, of a stream and of a whole reply."""
+    whole = json.dumps({"choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]}).encode()
+    for body in (event(said("Hel")) + event(said("lo", finish_reason="stop")) + DONE, whole):
+        meter = StreamMeter("chat", keep_text=keep)
+        meter.feed(body)
+        meter.close()
+        assert meter.metered().text == ("Hello" if keep else "")
+
+
+@pytest.mark.parametrize("hide", [False, True])
+def test_a_body_without_line_ends_is_not_kept(hide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on as it comes, what was held back too; what comes after its line is read again."""
+    monkeypatch.setattr("cheapspec.core.meter._KEPT", 1000)
+    meter = StreamMeter("chat", hide=hide)
+    pieces = [b"data: " + b"x" * 94] * 50
+    passed = b"".join(map(meter.feed, pieces))
+    assert sum(map(len, meter._tail)) <= 1000
+    event = b'data: {"choices":[{"delta":{"content":"hello"},"finish_reason":"stop"}]}\n\n'
+    passed += meter.feed(b"end\n\n" + event) + meter.close()
+    assert passed == b"".join(pieces) + b"end\n\n" + event
+    assert meter.metered().whole and meter.metered().written == 5
+
+
+@pytest.mark.parametrize("hide", [False, True])
+def test_an_event_that_never_ends_is_not_kept(hide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines without an empty one between them: they go on, and an event after them is read."""
+    monkeypatch.setattr("cheapspec.core.meter._KEPT", 1000)
+    meter = StreamMeter("chat", hide=hide)
+    lines = [b"data: " + b"y" * 93 + b"\n"] * 50
+    passed = b"".join(map(meter.feed, lines))
+    assert sum(map(len, meter._frame)) <= 1000 and sum(map(len, meter._data)) <= 1000
+    event = b'data: {"choices":[{"delta":{"content":"hello"},"finish_reason":"stop"}]}\n\n'
+    passed += meter.feed(b"\n" + event) + meter.close()
+    assert passed == b"".join(lines) + b"\n" + event
+    assert meter.metered().whole and meter.metered().written == 5
