@@ -55,6 +55,7 @@ class Speculation(BaseModel):
     :param draft_url: the Ollama server's URL (else ``OLLAMA_HOST``, else this machine).
     :param target_backend: API family of the target; ``"auto"`` finds out.
     :param accept: the acceptance rule: ``"exact"``, ``"lenient"`` or :class:`cheapspec.Lenient` (lossy).
+        ``"text_match"`` is not available in this version.
     :param objective: what to save: dollars (``"cost"``) or seconds, as measured online (``"latency"``; the allowance
         bounds its dollars all the same).
     :param allowance: share by which all requests together may cost more than their baseline.

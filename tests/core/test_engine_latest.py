@@ -120,3 +120,17 @@ def test_no_later_score_is_begun_after_it() -> None:
     assert played.purposes().count("score") == 1
     assert given.tally.rounds == 1
     assert given.tally.handoff_tokens > 0
+
+
+def test_a_target_that_does_not_begin_in_time_gets_the_request_directly() -> None:
+    """Tokenizing is waited for as little as anything else; nothing was paid by then."""
+    work = planned(1.0)
+    target = work.target
+    assert isinstance(target, ScriptedTarget)
+
+    def answer(start: Start) -> Answer:
+        return None if "tokenize" in start.request.path else target.answer(start)
+
+    played = play(run(work), answer)
+    assert played.direct is not None and played.direct.reason == "latency"
+    assert played.cancelled and not [call for call in played.calls if call.request.billed]

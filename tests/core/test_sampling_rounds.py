@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from cheapspec.core.effects import Broke, HttpReply, Op, Start
 from cheapspec.core.engine import Job, Policy, run
 from cheapspec.core.estimate import SAMPLED
 from cheapspec.core.fetching import LONGEST
+from cheapspec.core.money import Prices
+from cheapspec.core.planner import ContextPrices
 from cheapspec.core.ports import Context, Drafter, Score, Unusable
 from cheapspec.core.request import Request, Sampling
 from cheapspec.core.sampling import SeededDraws
@@ -119,7 +122,7 @@ FAILURES = {
 @pytest.mark.parametrize("fault", FAILURES.values(), ids=FAILURES)
 def test_a_server_that_does_not_draw_is_left_to_go_on(fault: Callable[[Start, int], Answer], stream: bool) -> None:
     """Before anything was verified the request goes direct, after that the target goes on from there; all is booked."""
-    directs = handed = 0
+    directs = handed = asked = 0
     for seed in range(40):
         request = question(stream=stream)
         played, tally = asked_with(seed, request=request, fault=fault)
@@ -127,6 +130,7 @@ def test_a_server_that_does_not_draw_is_left_to_go_on(fault: Callable[[Start, in
         assert len(draws) <= 1
         if not draws:
             continue
+        asked += 1
         if played.direct is not None:
             directs += 1
             assert not played.text and tally.corrected_tokens + tally.accepted_tokens == 0
@@ -134,7 +138,7 @@ def test_a_server_that_does_not_draw_is_left_to_go_on(fault: Callable[[Start, in
             handed += 1
             assert played.calls[-1].request.path == "scripted/continue" and played.finish is not None
             assert tally.accepted_tokens + tally.corrected_tokens > 0
-    assert directs and handed
+    assert directs and handed and directs + handed == asked >= 10
 
 
 def test_a_character_that_stays_half_is_not_shown() -> None:
@@ -419,3 +423,46 @@ def test_a_hand_off_that_is_taken_up_again_has_a_seed_of_its_own(name: str) -> N
     assert any(len(found) == 2 for found in seeds)
     for found in seeds:
         assert found[:1] in ([], [41]) and 41 not in found[1:] and len(set(found)) == len(found)
+
+
+class Holding:
+    """Grants every step and remembers what it might lose."""
+
+    def __init__(self) -> None:
+        self.worst: list[Decimal] = []
+
+    def admit(self, worst: Decimal) -> bool:
+        self.worst.append(worst)
+        return True
+
+
+@pytest.mark.parametrize("temperature", [0.4, 1.0])
+def test_planner_allowance_and_learning_run_above_temperature_0(temperature: float) -> None:
+    """What is paid in the rounds never exceeds what was held, draws included; what is learned is learned of draws."""
+    prices = Prices(input=Decimal("0.1"), output=Decimal(10), cached_input=Decimal("0.01"))
+    scored = drawn = learned = 0
+    for seed in range(60):
+        target = Picky if temperature < 1 else SampledTarget
+        held, tally = Holding(), Tally()
+        job = Job(
+            question(temperature=temperature),
+            made := target(TinyModel(1), chance=Seeded(seed), alternatives=2),
+            [Writer()],
+            tally,
+            Policy(),
+            prices,
+            ContextPrices(0.1, 0.1, 0.1),
+            draws=SeededDraws(seed),
+            permit=held,
+        )
+        played = play(run(job), made.answer, permit=held)
+        rounds = [call for call in played.calls if call.request.path in ("scripted/score", "scripted/draw")]
+        scored += sum(call.request.path == "scripted/score" for call in rounds)
+        drawn += sum(call.request.path == "scripted/draw" for call in rounds)
+        deltas = [note.data["delta"] for note in played.notes if note.kind == "estimates"]
+        assert all(name.endswith(SAMPLED) for delta in deltas for name, _ in delta)
+        learned += len(deltas)
+        if held.worst and played.direct is not None:
+            spent = tally.spent(prices)
+            assert spent is not None and spent <= max(held.worst)
+    assert scored > 20 and drawn > 10 and learned > 20
