@@ -18,7 +18,6 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from cheapspec.core.acceptance import DraftToken
 from cheapspec.core.allowance import at_risk
@@ -28,13 +27,11 @@ from cheapspec.core.counting import input_bound, size_of, token_bound
 from cheapspec.core.drafting import Draft
 from cheapspec.core.effects import GoDirect, Risk, Risked
 from cheapspec.core.fetching import LONGEST, expected_draws
-from cheapspec.core.planner import Decision, plan
+from cheapspec.core.job import Job
+from cheapspec.core.planner import Decision, call_prices, plan
 from cheapspec.core.priors import Outlook, RequestRates
 from cheapspec.core.speed import seconds_context, seconds_rates
 from cheapspec.core.turn import Turn
-
-if TYPE_CHECKING:
-    from cheapspec.core.engine import Job
 
 __all__ = ["CLEARLY", "Chooser", "dreamt", "preference", "worth_waiting"]
 
@@ -68,6 +65,7 @@ class Chooser:
     def __init__(self, job: Job, turn: Turn) -> None:
         self._job = job
         self._turn = turn
+        self._bound: int | None = None
 
     def limit(self) -> int:
         """How long a draft may be."""
@@ -137,10 +135,11 @@ class Chooser:
             forced = not target.can_score and not job.policy.simulate_scoring
             rates = seconds_rates(job.speed, 0.0 if static else job.draft_seconds.get(drafter, 0.0), forced=forced)
             context = seconds_context(job.tally.cached_share, scoring_reuses=context.qs < 1.0)
+        known = self.context_tokens()
         return plan(
             job.tally.rounds,
-            job.prices,
-            self.context_tokens(),
+            call_prices(job.prices, job.tally.tier, known),
+            known,
             context,
             tokens,
             finished=finished,
@@ -162,8 +161,7 @@ class Chooser:
         assert job.prices is not None
         turn.tell()
         known = turn.context.prompt_tokens
-        body = json.dumps(job.request.body, ensure_ascii=False, separators=(",", ":"))
-        prompt = input_bound(job.request.body, size_of(body)) if known is None else known
+        prompt = self._prompt_bound() if known is None else known
         count = sum(
             1 if token.logprob is not None else max(1, token_bound(token.text)) for token in draft.tokens[:draft_tokens]
         )
@@ -188,6 +186,13 @@ class Chooser:
                 return None
             worst = max(worst, told)
         return worst
+
+    def _prompt_bound(self) -> int:
+        """The most tokens that the prompt can be. The body is written once a request, not once a round."""
+        if self._bound is None:
+            body = json.dumps(self._job.request.body, ensure_ascii=False, separators=(",", ":"))
+            self._bound = input_bound(self._job.request.body, size_of(body))
+        return self._bound
 
     def context_tokens(self) -> int:
         """Prompt and verified reply. A text route tells the prompt's length only with its first score: until
