@@ -15,6 +15,7 @@ import json
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -29,6 +30,7 @@ from cheapspec.errors import LedgerError
 from cheapspec.ledger.allowances import Held, Released
 from cheapspec.ledger.budgets import distinct
 from cheapspec.ledger.capabilities import CapabilityCache, row_of
+from cheapspec.ledger.cleaning import clean_text
 from cheapspec.ledger.estimates import MOST_ROWS, EstimateCache
 from cheapspec.ledger.leases import LEASE_SECONDS
 from cheapspec.ledger.money import from_nano, to_nano
@@ -173,7 +175,8 @@ class DatabaseLedger:
             return Grant(0)
         if not self._writer.ready:
             return Grant(None, caps[0].name, why="unavailable")
-        asked = Reserve(request_id, distinct(caps), tuple(to_nano(amount, up=True) for amount in amounts))
+        named = distinct(replace(cap, name=clean_text(cap.name)) for cap in caps)
+        asked = Reserve(request_id, named, tuple(to_nano(amount, up=True) for amount in amounts))
         ticket: WriteTicket[Grant] = WriteTicket()
         self._writer.put(Operation(Kind.RESERVE, asked, ticket))
         return ticket
@@ -192,7 +195,7 @@ class DatabaseLedger:
         elif not self._writer.ready:
             ticket.finish(None)
         else:
-            asked = Held(request_id, tuple(accounts), amount, stake)
+            asked = Held(request_id, tuple(map(clean_text, accounts)), amount, stake)
             self._writer.put(Operation(Kind.ALLOWANCE, asked, ticket))
         return ticket
 
@@ -203,13 +206,14 @@ class DatabaseLedger:
         moved = None if lost is None else -lost
         if held is None and not moved:
             return
-        over = Released(request_id, tuple(accounts), moved, to_nano(cap) or 0, to_nano(held, up=True))
+        named = tuple(map(clean_text, accounts))
+        over = Released(request_id, named, moved, to_nano(cap) or 0, to_nano(held, up=True))
         self._put(Kind.ALLOWANCE, over)
 
     def balance(self, accounts: Sequence[str]) -> Decimal:
         """As far as this process was told."""
         known = self._writer.allowances.known
-        return from_nano(min(known.get(account, 0) for account in accounts)) or Decimal(0)
+        return from_nano(min(known.get(account, 0) for account in map(clean_text, accounts))) or Decimal(0)
 
     # --- sessions, traces, text ------------------------------------------------------------------
 

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal, InvalidOperation
+from decimal import (
+    ROUND_CEILING,
+    ROUND_HALF_EVEN,
+    Context,
+    Decimal,
+    DecimalException,
+    DivisionByZero,
+    InvalidOperation,
+    Overflow,
+)
 
 __all__ = ["from_nano", "to_nano"]
 
-_NANO = Decimal("1e-9")
+_DIGITS = 9
+_CONTEXT = Context(prec=60, rounding=ROUND_HALF_EVEN, traps=[InvalidOperation, DivisionByZero, Overflow])
+"""The application's own context may round to four digits, or raise."""
+
 _LARGEST = 2**63 - 1
 
 
@@ -17,12 +29,13 @@ def to_nano(usd: Decimal | str | None, *, up: bool = False) -> int | None:
     if usd is None:
         return None
     try:
-        nano = (Decimal(usd) / _NANO).to_integral_value(ROUND_CEILING if up else ROUND_HALF_EVEN)
-    except InvalidOperation:
+        nano = Decimal(usd, _CONTEXT).scaleb(_DIGITS, _CONTEXT)
+        nano = nano.to_integral_value(ROUND_CEILING if up else ROUND_HALF_EVEN, _CONTEXT)
+    except (DecimalException, TypeError, ValueError):
         return None
-    return int(nano) if nano.is_finite() and abs(nano) <= _LARGEST else None
+    return int(nano) if nano.is_finite() and nano.copy_abs() <= _LARGEST else None
 
 
 def from_nano(nano: int | None) -> Decimal | None:
     """Nano-dollars as dollars."""
-    return None if nano is None else Decimal(nano) * _NANO
+    return None if nano is None else Decimal(nano).scaleb(-_DIGITS, _CONTEXT)

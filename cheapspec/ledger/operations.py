@@ -21,6 +21,7 @@ from sqlalchemy import Dialect, Double, Executable, Table, bindparam, case
 from sqlalchemy.dialects import postgresql, sqlite
 
 from cheapspec.core.books import Cap
+from cheapspec.ledger.cleaning import cleaner
 from cheapspec.ledger.schema import calls, capabilities, estimates, requests, sessions, traces
 from cheapspec.ledger.tickets import WriteTicket
 
@@ -246,8 +247,13 @@ class Statements:
             dialect,
         )
 
+        tables = {Kind.OPEN_SESSION: sessions, Kind.OPEN_CALL: calls, Kind.CLOSE_CALL: calls, Kind.TRACE: traces}
+        tables |= {Kind.CLOSE_SESSION: sessions, Kind.CAPABILITY: capabilities, Kind.ESTIMATE: estimates}
+        self._clean = {kind: cleaner(tables.get(kind, requests), ("key",)) for kind in self._inserts}
+
     def write(self, cursor: Any, kind: Kind, rows: Sequence[dict[str, Any]]) -> None:
-        """Write rows of one kind."""
+        """Write rows of one kind; odd values are made to fit (:mod:`cheapspec.ledger.cleaning`)."""
+        rows = [self._clean[kind](row) for row in rows]
         self._inserts[kind].run_many(cursor, rows)
         if kind is Kind.CLOSE_REQUEST:  # its calls that nobody closed were written just before they went out
             self._give_up.run_many(cursor, [{"key": row["key"], "closed_at": row["closed_at"]} for row in rows])
