@@ -58,11 +58,11 @@ class Breaker:
 @dataclass(slots=True)
 class TargetFacts:
     """What is known of one endpoint and model. ``target`` is ``None`` while nothing is known or when it
-    cannot serve; ``reason`` then says why (``not_probed``, ``cannot_score``). ``backend``: the API family that a probe found.
-    ``refuses_usage``: it does not know ``stream_options``. ``qs``, ``qh``: share of a known context that a scoring
-    call, or a continuation, pays at the uncached price (``None``: not seen). ``confirmed``: by a probe, not only by
-    name. ``in_vain``: probes in a row that learnt nothing; no other before ``next_probe``. ``recalled``: the ledger
-    was asked. ``plain_sampling``, ``hidden_defaults``: as in :class:`~cheapspec.backends.facts.Facts`.
+    cannot serve; ``reason`` then says why (``not_probed``, ``cannot_score``). ``backend``: the API family that a probe
+    found. ``refuses_usage``: it does not know ``stream_options``. ``qs``, ``qh``: share of a known context that a
+    scoring call, or a continuation, pays at the uncached price (``None``: not seen). ``confirmed``: by a probe, not
+    only by name. ``in_vain``: probes in a row that learnt nothing; no other before ``next_probe``. ``recalled``: the
+    ledger was asked. ``plain_sampling``, ``hidden_defaults``: as in :class:`~cheapspec.backends.facts.Facts`.
     """
 
     target: Target | None = None
