@@ -37,6 +37,7 @@ __all__ = [
     "ContextPrices",
     "Decision",
     "Rates",
+    "call_prices",
     "gain",
     "lookahead_terms",
     "plan",
@@ -138,6 +139,13 @@ def gain(
 def _draw(rates: Rates, context: ContextPrices, context_tokens: float) -> float:
     """What it costs to have the target draw one token of its rest."""
     return rates.output + rates.request + rates.input * context_tokens * context.qh
+
+
+def call_prices(prices: Prices | None, tier: str | None, input_tokens: int) -> Prices | None:
+    """What a call of this service tier and so many input tokens is planned with: the standard tier's prices where those
+    of the tier are unknown.
+    """
+    return None if prices is None else (prices.of_tier(tier) or prices).at(input_tokens)
 
 
 def plan(

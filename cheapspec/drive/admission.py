@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 
 import httpx2
 
+from cheapspec.core.assumed import assumed_prompt
 from cheapspec.core.engine import Job, Policy
 from cheapspec.core.lookup import Prediction
 from cheapspec.core.money import Prices
-from cheapspec.core.planner import ContextPrices
+from cheapspec.core.planner import ContextPrices, call_prices
 from cheapspec.core.ports import Drafter, SamplingTarget
 from cheapspec.core.request import Bypass, Request, admit, sampling
 from cheapspec.core.sampling import SeededDraws
@@ -200,7 +201,7 @@ def _job(
         Tally(rule, cached_share=share, tier=passed.tier, local_price=settings.local_price),
         policy,
         prices,
-        context_prices(prices, facts, share),
+        context_prices(call_prices(prices, passed.tier, assumed_prompt(parsed)), facts, share),
         now,
         permit=permit,
         draws=_draws(parsed),
@@ -212,8 +213,7 @@ def _job(
 
 def _draws(request: Request) -> SeededDraws:
     """Chance from the caller's seed, or from the system."""
-    seed = request.body.get("seed", request.body.get("random_seed"))
-    return SeededDraws(secrets.randbits(64)) if seed is None else SeededDraws(seed, given=True)
+    return SeededDraws(secrets.randbits(64)) if request.seed is None else SeededDraws(request.seed, given=True)
 
 
 def context_prices(prices: Prices | None, facts: TargetFacts, share: float) -> ContextPrices:

@@ -10,6 +10,7 @@ from cheapspec.backends.targets import target_for
 from cheapspec.core.effects import Note, Usage
 from cheapspec.core.estimate import Count
 from cheapspec.core.money import Prices
+from cheapspec.core.planner import call_prices
 from cheapspec.core.ports import Target
 from cheapspec.core.request import Request
 from cheapspec.core.speed import PRIOR
@@ -91,6 +92,22 @@ def test_a_dialect_says_whether_scoring_reads_its_cache(backend: str, share: flo
     """Where no probe measured it; what was measured goes before."""
     assert context_prices(PRICES, TargetFacts(target_for(backend)), 0.0).qs == pytest.approx(share)
     assert context_prices(PRICES, TargetFacts(target_for(backend), qs=0.5), 0.0).qs == pytest.approx(0.55)
+
+
+@pytest.mark.parametrize(
+    ("tier", "tokens", "expected"),
+    [(None, 10, "1"), ("flex", 10, "0.5"), ("unheard of", 10, "1"), (None, 300_000, "2"), ("flex", 300_000, "0.7")],
+)
+def test_a_plan_uses_the_prices_of_the_tier_and_of_the_prompts_length(
+    tier: str | None, tokens: int, expected: str
+) -> None:
+    """As the bill will; of a tier without a price the standard one's."""
+    flex = Prices(Decimal("0.5"), Decimal(2), steps=((200_000, Prices(Decimal("0.7"), Decimal(3))),))
+    dear = Prices(Decimal(2), Decimal(9))
+    prices = Prices(Decimal(1), Decimal(5), tiers=(("flex", flex),), steps=((200_000, dear),))
+    used = call_prices(prices, tier, tokens)
+    assert used is not None and used.input == Decimal(expected)
+    assert call_prices(None, tier, tokens) is None
 
 
 def test_writing_the_cache_has_its_price() -> None:
