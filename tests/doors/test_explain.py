@@ -211,3 +211,12 @@ def test_a_request_after_an_explanation_is_sent(way: Doorway) -> None:
     assert way.purposes()
     direct = plans[0].alternatives[0]
     assert direct.expected_usd is not None and direct.expected_usd > Decimal(0)
+
+
+def test_b22_above_temperature_0_a_plan_believes_what_draws_are_believed(way: Doorway) -> None:
+    """A draw agrees with a draft less often than the argmax does, so the same way is dearer there."""
+    said = {"top_k": 0, "min_p": 0, "repetition_penalty": 1, "repeat_penalty": 1}
+    greedy = explained(way, max_tokens=100, temperature=0, top_p=1, extra_body=said)
+    drawn = explained(way, max_tokens=100, temperature=1, top_p=1, extra_body=said)
+    costs = [plan.alternatives[1].expected_usd for plan in (greedy, drawn)]
+    assert costs[0] is not None and costs[1] is not None and costs[0] < costs[1]
