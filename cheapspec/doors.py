@@ -234,8 +234,8 @@ def _budget(table: Mapping[str, Any]) -> tuple[str, Budget]:
 def info(reply: object) -> Info | None:
     """What became of a request: of a reply, a stream (after it has ended), or a raw response.
 
-    Of a direct reply it says what that cost if the reply was not streamed and the price is known; of a
-    direct stream tokens and money are unknown (0 and ``None``).
+    Of a direct reply it says what that cost if the price is known; of a direct stream when it is over, until then
+    tokens and money are unknown (0 and ``None``).
 
     ``None`` for something that did not come through cheapspec, and for a request that is no longer
     remembered (the last few thousand are).
