@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from cheapspec.core.info import Info
+from cheapspec.core.money import money_context, saved_usd
 from cheapspec.core.records import CallRecord, RequestRecord
 
 __all__ = ["DECISIONS", "UNSETTLED", "Bill", "read_bill", "read_info"]
@@ -51,7 +52,7 @@ class Bill:
     @property
     def saved_usd(self) -> Decimal | None:
         """Baseline minus paid; negative when it cost more; ``None`` when either is unknown."""
-        return None if self.paid_usd is None or self.baseline_usd is None else self.baseline_usd - self.paid_usd
+        return saved_usd(self.paid_usd, self.baseline_usd)
 
 
 def read_info(record: RequestRecord) -> Info:
@@ -69,11 +70,16 @@ def read_info(record: RequestRecord) -> Info:
 
 def read_bill(record: RequestRecord, info: Info) -> Bill:
     """The money of a request; ``info`` as :func:`read_info` gives it."""
+    with money_context():
+        return _read(record, info)
+
+
+def _read(record: RequestRecord, info: Info) -> Bill:
     billed = [call for call in record.calls if call.row.billed]
     local = info.local_usd or _ZERO
     paid, known = _paid(billed, info, local), local + _known(billed)
     baseline = info.baseline_usd
-    estimated = info.decision == "speculate" and info.baseline != "exact"
+    estimated = info.baseline != "exact" and (info.decision == "speculate" or baseline is not None)
     if baseline is None and info.decision in ("direct", "bypass", "refused"):
         direct = [call for call in billed if call.row.purpose == "direct"]
         estimated = any(call.usage is not None and call.usage.estimated for call in direct)

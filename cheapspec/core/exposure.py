@@ -15,10 +15,10 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Decimal, DecimalException
 from typing import Any, cast
 
-from cheapspec.core.money import Prices
+from cheapspec.core.money import Prices, known_usd, money_context
 
 __all__ = ["OUTPUT_BOUND", "exposure", "text_only"]
 
@@ -52,8 +52,12 @@ def exposure(
     if not isinstance(told, int) or isinstance(told, bool) or told < 0:
         return None
     tiers = [prices, prices.of_tier(_tier(body))]
-    known = [_bill(tier, size, told * choices * prompts) for tier in tiers if tier is not None]
-    return max(known) if len(known) == len(tiers) else None
+    try:
+        with money_context():
+            known = [_bill(tier, size, told * choices * prompts) for tier in tiers if tier is not None]
+            return known_usd(max(known)) if len(known) == len(tiers) else None
+    except DecimalException:  # beyond all measure
+        return None
 
 
 def _bill(prices: Prices, input_tokens: int, output_tokens: int) -> Decimal:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from cheapspec.core.money import format_usd
+from cheapspec.core.money import format_usd, saved_usd
 
 __all__ = ["Info", "Seconds"]
 
@@ -86,9 +86,7 @@ class Info:
     @property
     def saved_usd(self) -> Decimal | None:
         """Baseline minus paid; negative when speculation cost more; ``None`` when either is unknown."""
-        if self.paid_usd is None or self.baseline_usd is None:
-            return None
-        return self.baseline_usd - self.paid_usd
+        return saved_usd(self.paid_usd, self.baseline_usd)
 
     @property
     def calls_saved_per_token_client(self) -> int:

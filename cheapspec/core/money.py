@@ -9,6 +9,8 @@ Rules
 * A call is priced by the service tier that the reply names, else by the one that was asked for. A
   tier without a price is unknown, not standard. Where the two tiers differ, a budget counts the dearer.
 * A price list may have steps: above so many input tokens *all* tokens of the call cost more.
+* Money has a decimal context of its own, so that the application's (its precision, its traps) changes no figure and
+  raises nothing. An amount of more than :data:`MOST_USD` is none: it is unknown, like one that nobody told.
 * The baseline is what the target alone would have cost *including its own prompt cache*.
   :class:`PrefixMemory` knows which share of a prompt an earlier call has put there.
 """
@@ -18,17 +20,54 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+from decimal import (
+    ROUND_HALF_EVEN,
+    Context,
+    Decimal,
+    DecimalException,
+    DivisionByZero,
+    InvalidOperation,
+    Overflow,
+    localcontext,
+)
 
 from cheapspec.core.effects import Usage
 
-__all__ = ["Charge", "LocalPrice", "PrefixMemory", "Prices", "baseline", "charge", "cost", "format_usd"]
+__all__ = [
+    "MOST_USD",
+    "Charge",
+    "LocalPrice",
+    "PrefixMemory",
+    "Prices",
+    "baseline",
+    "charge",
+    "cost",
+    "format_usd",
+    "known_usd",
+    "money_context",
+    "saved_usd",
+]
+
+MOST_USD = Decimal(2**63 - 1).scaleb(-9)
+"""The largest amount that counts as one: 9.2e9 dollars, what 64 bits hold in nano-dollars."""
 
 _MILLION = Decimal(1_000_000)
 _HOUR = 3600
 _NANO = Decimal("0.000000001")
 _STANDARD_TIERS = frozenset({"", "auto", "default", "standard"})
+_CONTEXT = Context(prec=60, rounding=ROUND_HALF_EVEN, traps=[InvalidOperation, DivisionByZero, Overflow])
+
+
+def money_context() -> AbstractContextManager[Context]:
+    """A ``with`` block in which decimal arithmetic is money's: 60 digits, whatever the caller's context says."""
+    return localcontext(_CONTEXT)
+
+
+def known_usd(usd: Decimal | None) -> Decimal | None:
+    """The amount, ``None`` where it is none: not finite, or larger than :data:`MOST_USD` either way."""
+    return usd if usd is not None and usd.is_finite() and usd.copy_abs() <= MOST_USD else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +115,8 @@ class LocalPrice:
 
     def usd(self, tokens: int, seconds: float) -> Decimal:
         """Dollars of so many draft tokens, written in so many seconds."""
-        return tokens * self.per_million_tokens / _MILLION + Decimal(str(seconds)) * self.per_hour / _HOUR
+        with money_context():
+            return tokens * self.per_million_tokens / _MILLION + Decimal(str(seconds)) * self.per_hour / _HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +136,16 @@ def charge(usage: Usage, prices: Prices | None, requested_tier: str | None = Non
 
     ``requested_tier``: the request's own ``service_tier``, used where the reply names none.
     """
-    told = _told(usage.cost_usd)
     tier = usage.service_tier or requested_tier
-    if told is not None:
-        return Charge(told, told, tier)
+    with money_context():
+        told = _told(usage.cost_usd)
+        if told is not None:
+            usd = known_usd(told)
+            return Charge(usd, usd, tier)
+        return _charged(usage, prices, requested_tier, tier)
+
+
+def _charged(usage: Usage, prices: Prices | None, requested_tier: str | None, tier: str | None) -> Charge:
     if prices is None:
         return Charge(None, None, tier)
     served = prices.of_tier(tier)
@@ -108,7 +154,8 @@ def charge(usage: Usage, prices: Prices | None, requested_tier: str | None = Non
     if requested_tier is None or _tier(requested_tier) in (_tier(tier), "auto"):
         return Charge(usd, usd, tier, flags)
     asked = prices.of_tier(requested_tier)
-    dearer = None if asked is None or usd is None else max(usd, _bill(usage, asked))
+    other = None if asked is None else _bill(usage, asked)
+    dearer = None if other is None or usd is None else max(usd, other)
     return Charge(usd, dearer, tier, (*flags, "tier_differs"))
 
 
@@ -126,11 +173,23 @@ def baseline(
     return cost(Usage(prompt_tokens, completion_tokens, cached_tokens), prices)
 
 
+def saved_usd(paid: Decimal | None, baseline: Decimal | None) -> Decimal | None:
+    """Baseline minus paid; negative when it cost more; ``None`` when either is unknown."""
+    if paid is None or baseline is None:
+        return None
+    with money_context():
+        return baseline - paid
+
+
 def format_usd(usd: Decimal | None) -> str | None:
-    """Dollars as a JSON string: plain notation, six to nine decimals, rounded to nano-dollars."""
+    """Dollars as a JSON string: plain notation, six to nine decimals, rounded to nano-dollars. ``None`` for what is
+    unknown or no amount (:func:`known_usd`).
+    """
+    usd = known_usd(usd)
     if usd is None:
         return None
-    text = f"{usd.quantize(_NANO, ROUND_HALF_EVEN) + 0:f}"  # + 0 turns -0 into 0
+    with money_context():
+        text = f"{usd.quantize(_NANO) + 0:f}"  # + 0 turns -0 into 0
     whole, _, decimals = text.partition(".")
     return f"{whole}.{decimals.rstrip('0').ljust(6, '0')}"
 
@@ -181,7 +240,14 @@ class PrefixMemory:
             yield state.digest()
 
 
-def _bill(usage: Usage, prices: Prices) -> Decimal:
+def _bill(usage: Usage, prices: Prices) -> Decimal | None:
+    try:
+        return known_usd(_product(usage, prices))
+    except DecimalException:  # counts or prices beyond all measure
+        return None
+
+
+def _product(usage: Usage, prices: Prices) -> Decimal:
     total = max(usage.input_tokens, 0)
     prices = prices.at(total)
     cached = min(max(usage.cached_tokens or 0, 0), total)

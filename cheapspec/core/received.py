@@ -5,7 +5,8 @@ Rules
 * Status 200 proves nothing. An error object, ``choices`` that are null or empty, an HTML page and an
   empty body are all a :class:`Problem`, with the status that fits what is inside.
 * What is read may be anything. A count that makes no sense is brought into its bounds, never trusted
-  and never a crash; nothing here raises.
+  and never a crash; nothing here raises. Of a call with more tokens than any has (:data:`MOST_TOKENS`) nothing is
+  known.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from cheapspec.core.effects import HttpReply, Usage
+from cheapspec.core.money import MOST_USD, money_context
 from cheapspec.core.ports import Identity
 from cheapspec.core.untyped import as_list, as_mapping, is_mapping, is_number
 
 __all__ = [
+    "MOST_TOKENS",
     "Completion",
     "Problem",
     "as_error",
@@ -33,6 +36,11 @@ __all__ = [
     "token_ids",
 ]
 
+MOST_TOKENS = 10**12
+"""A count above this is no count: sums of a million such calls still fit 64 bits."""
+
+_LONGEST_NAME = 64
+_PLACES = 18
 _STATUS_OF_CODE = {
     "rate_limit_exceeded": 429,
     "insufficient_quota": 429,
@@ -120,6 +128,8 @@ def read_usage(told: Any, service_tier: Any = None) -> Usage | None:
     if output is None:
         output = max((total or 0) - (given or 0), 0)
     given = given or 0
+    if max(given, output) > MOST_TOKENS:
+        return None
     details = as_mapping(usage.get("prompt_tokens_details") or usage.get("input_tokens_details"))
     outputs = as_mapping(usage.get("completion_tokens_details") or usage.get("output_tokens_details"))
     cached = _count(details, "cached_tokens")
@@ -134,27 +144,39 @@ def read_usage(told: Any, service_tier: Any = None) -> Usage | None:
         cache_write_tokens=min(written, given - (cached or 0)),
         reasoning_tokens=min(_count(outputs, "reasoning_tokens") or 0, output),
         cost_usd=_dollars(usage.get("cost")),
-        service_tier=service_tier if isinstance(service_tier, str) else None,
+        service_tier=_name(service_tier),
     )
 
 
+def _name(value: Any) -> str | None:
+    """A name that every database takes: printable and short."""
+    if not isinstance(value, str):
+        return None
+    return "".join(letter if letter.isprintable() else "?" for letter in value[:_LONGEST_NAME])
+
+
 def _count(usage: Mapping[str, Any], *names: str) -> int | None:
-    """The first of these that is a number, at least 0."""
+    """The first of these that is a number, at least 0 and at most one more than :data:`MOST_TOKENS`."""
     for name in names:
         value = usage.get(name)
-        if is_number(value) and math.isfinite(value):
-            return max(int(value), 0)
+        if type(value) is int or is_number(value):  # an integer may be longer than a float can hold
+            return int(min(max(value, 0), MOST_TOKENS + 1))
     return None
 
 
 def _dollars(cost: Any) -> str | None:
-    if not is_number(cost) and not isinstance(cost, str):
+    if type(cost) is not int and not is_number(cost) and not isinstance(cost, str):
         return None
     try:
-        amount = Decimal(str(cost))
+        amount = Decimal(cost if type(cost) is int else str(cost))
     except InvalidOperation:
         return None
-    return format(amount, "f") if amount.is_finite() and amount >= 0 else None
+    if not amount.is_finite() or amount < 0:
+        return None
+    if amount > MOST_USD:
+        return str(amount)  # no amount that counts, but not to be priced by a table either
+    with money_context():
+        return format(amount if amount == round(amount, _PLACES) else round(amount, _PLACES), "f")
 
 
 def read_identity(told: Mapping[str, Any]) -> Identity:

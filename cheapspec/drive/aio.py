@@ -21,6 +21,7 @@ import httpx2
 
 from cheapspec.core.books import Ticket
 from cheapspec.core.effects import Event
+from cheapspec.core.money import money_context
 from cheapspec.drive.exchange import Exchange, Spoken
 from cheapspec.drive.io import (
     WRITE_SECONDS,
@@ -140,7 +141,9 @@ class _Executor:
         answer: Any = None
         try:
             while True:
-                answer = await self.carry_out(steps.send(answer))
+                with money_context():
+                    step = steps.send(answer)
+                answer = await self.carry_out(step)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
         finally:
@@ -236,7 +239,8 @@ class _Body(httpx2.AsyncByteStream):
         with contextlib.closing(steps):
             while True:
                 try:
-                    step = steps.send(told)
+                    with money_context():
+                        step = steps.send(told)
                 except StopIteration:
                     return
                 told = None

@@ -30,6 +30,7 @@ from cheapspec.core.effects import Usage
 from cheapspec.core.engine import Job
 from cheapspec.core.exposure import text_only
 from cheapspec.core.meter import Metered, StreamMeter
+from cheapspec.core.money import money_context
 from cheapspec.core.untyped import as_mapping
 from cheapspec.drive.books import Books, Read
 from cheapspec.drive.replies import mark
@@ -108,6 +109,10 @@ class _Ending:
         if self.done:
             return
         self.done = True
+        with money_context():
+            self._book(how)
+
+    def _book(self, how: str) -> None:
         told = self._meter.metered()
         status = _status(told, how)
         read = self._read(told, status)

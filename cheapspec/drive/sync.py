@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 import httpx2
 
 from cheapspec.core.effects import Event
+from cheapspec.core.money import money_context
 from cheapspec.drive.exchange import Exchange, Spoken
 from cheapspec.drive.io import WRITE_SECONDS, Background, Io, Read, ReadAll, Send, Shut, Sleep, Steps, Wait, Written
 from cheapspec.drive.local import hosts
@@ -72,7 +73,9 @@ class _Executor:
         answer: Any = None
         try:
             while True:
-                answer = self.carry_out(steps.send(answer))
+                with money_context():
+                    step = steps.send(answer)
+                answer = self.carry_out(step)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
         finally:
@@ -122,7 +125,8 @@ class _Body(httpx2.SyncByteStream):
         answer: Any = None
         while True:
             try:
-                step = self._steps.send(answer)
+                with money_context():
+                    step = self._steps.send(answer)
             except StopIteration:
                 return
             if isinstance(step, bytes):

@@ -30,7 +30,7 @@ from weakref import WeakSet
 from cheapspec.core.bill import DECISIONS, UNSETTLED, read_bill, read_info
 from cheapspec.core.books import SessionRow, Trace
 from cheapspec.core.estimate import Counts, Delta, EstimateTable, Row
-from cheapspec.core.money import format_usd
+from cheapspec.core.money import format_usd, money_context
 from cheapspec.core.ports import Call, CallRow, RequestRow
 from cheapspec.core.records import CallRecord, RequestRecord
 
@@ -60,7 +60,8 @@ class Totals:
     @property
     def saved_usd(self) -> Decimal:
         """Baseline minus paid; negative when speculation cost more."""
-        return self.baseline_usd - self.paid_usd
+        with money_context():
+            return self.baseline_usd - self.paid_usd
 
     def to_dict(self) -> dict[str, Any]:
         """Strict JSON, money as strings."""
@@ -276,6 +277,11 @@ if hasattr(os, "register_at_fork"):
 
 def _add(sums: Totals, entry: _Entry) -> Totals:
     """``sums`` with one more request."""
+    with money_context():
+        return _added(sums, entry)
+
+
+def _added(sums: Totals, entry: _Entry) -> Totals:
     record = _record(entry)
     info = read_info(record)
     bill = read_bill(record, info)

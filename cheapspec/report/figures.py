@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from cheapspec.core.money import format_usd
+from cheapspec.core.money import format_usd, saved_usd
 from cheapspec.report.entries import DECISIONS
 
 __all__ = ["Calibration", "Forecast", "Group", "Latency", "Lossy", "Reason", "Report", "Sums", "Tokens"]
@@ -59,19 +59,18 @@ class Sums:
     @property
     def saved_usd(self) -> Decimal | None:
         """Baseline minus paid; negative when speculation cost more."""
-        paid, baseline = self.paid_usd, self.baseline_usd
-        return None if paid is None or baseline is None else baseline - paid
+        return saved_usd(self.paid_usd, self.baseline_usd)
 
     @property
     def saved_share(self) -> float | None:
         """Saved over baseline; ``None`` without a baseline."""
         saved = self.saved_usd
-        return float(saved / self.priced_baseline) if saved is not None and self.priced_baseline else None
+        return float(saved) / float(self.priced_baseline) if saved is not None and self.priced_baseline else None
 
     @property
     def estimated_share(self) -> float | None:
         """The part of the baseline, in dollars, that is estimated rather than billed; ``None`` without a baseline."""
-        return float(self.estimated / self.priced_baseline) if self.priced_baseline else None
+        return float(self.estimated) / float(self.priced_baseline) if self.priced_baseline else None
 
     def to_dict(self) -> dict[str, Any]:
         """Strict JSON."""

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from cheapspec.core.estimate import Count, calibration_error
+from cheapspec.core.money import money_context
 from cheapspec.core.records import EstimateReader, LedgerReader, RequestRecord
 from cheapspec.errors import LedgerError
 from cheapspec.report.entries import DECISIONS, Entry, read_entry
@@ -73,9 +74,10 @@ def make_report(
 ) -> Report:
     """The report of these requests (read once, in order)."""
     adding = _Adding()
-    for entry in map(read_entry, records):
-        adding.add(entry)
-    return adding.report(since, until, session, forgotten)
+    with money_context():
+        for entry in map(read_entry, records):
+            adding.add(entry)
+        return adding.report(since, until, session, forgotten)
 
 
 class _Adding:

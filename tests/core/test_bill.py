@@ -55,6 +55,15 @@ def test_a_billed_baseline_is_exact_and_so_is_one_that_says_so() -> None:
     assert not bill(speculated(baseline_usd="1", baseline="exact"), ("score", "0.2")).estimated
 
 
+@pytest.mark.parametrize("decision", ["direct", "bypass"])
+def test_b03c_a_baseline_that_was_estimated_says_so(decision: str) -> None:
+    """A stream whose server never told its usage is its own baseline, and an estimate all the same."""
+    told: dict[str, Any] = {"decision": decision, "baseline_usd": "0.2"}
+    guessed = Usage(1, 1, estimated=True)
+    assert bill({**told, "baseline": "estimated"}, ("direct", "0.2"), usage=guessed).estimated
+    assert not bill({**told, "baseline": "exact"}, ("direct", "0.2")).estimated
+
+
 def test_what_was_tried_before_a_direct_call_is_a_loss() -> None:
     """The baseline is the direct call alone."""
     assert bill({"decision": "direct"}, ("score", "0.2"), ("direct", "0.3")).saved_usd == Decimal("-0.2")

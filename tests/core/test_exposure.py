@@ -85,6 +85,13 @@ def test_without_a_price_or_a_route_it_is_unknown() -> None:
     assert exposure({"prompt": "a"}, 10, "completion", PRICES) is not None
 
 
+def test_what_is_beyond_all_measure_is_unknown() -> None:
+    """More than 64 bits of nano-dollars hold, or more than decimal arithmetic does."""
+    assert exposure({**ASKED, "max_tokens": 10**30}, 10, "chat", PRICES) is None
+    beyond = Prices(Decimal("1e999999"), Decimal("1e999999"))
+    assert exposure({**ASKED, "max_tokens": 10**6}, 10**6, "chat", beyond) is None
+
+
 def test_the_dearest_of_everything_counts() -> None:
     """Surcharges for writing the cache, steps, fees, and the dearer of two tiers; an unpriced tier is unknown."""
     long = Prices(Decimal(2), Decimal(4))

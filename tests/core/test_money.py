@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import Decimal, localcontext
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cheapspec.core.effects import Usage
-from cheapspec.core.money import Charge, LocalPrice, PrefixMemory, Prices, baseline, charge, cost, format_usd
+from cheapspec.core.money import (
+    MOST_USD,
+    Charge,
+    LocalPrice,
+    PrefixMemory,
+    Prices,
+    baseline,
+    charge,
+    cost,
+    format_usd,
+    saved_usd,
+)
 
 GPT_4O = Prices(input=Decimal("2.50"), cached_input=Decimal("1.25"), output=Decimal("10.00"))
 
@@ -122,11 +133,33 @@ def test_a_charge_without_prices_still_names_the_tier() -> None:
         (Decimal("1E-8"), "0.00000001"),
         (Decimal("12345.6"), "12345.600000"),
         (Decimal("1E+3"), "1000.000000"),
+        (MOST_USD, "9223372036.854775807"),
+        (Decimal("1E+30"), None),
+        (Decimal("NaN"), None),
     ],
 )
 def test_dollars_are_plain_strings(usd: Decimal | None, text: str | None) -> None:
     """JSON money has no exponent, at least six decimals, at most nine, and no negative zero."""
     assert format_usd(usd) == text
+
+
+def test_an_amount_beyond_all_measure_is_unknown() -> None:
+    """What 64 bits of nano-dollars do not hold, or decimal arithmetic does not reach, is no amount."""
+    beyond = Prices(Decimal("1e999999"), Decimal("1e999999"))
+    assert cost(Usage(10**6, 10**6), beyond) is None
+    assert cost(Usage(10**6, 10**6), Prices(Decimal("1e25"), Decimal(1))) is None
+    assert charge(Usage(1, 1, cost_usd="1e30"), GPT_4O) == Charge(None, None)
+    tiered = Prices(Decimal(1), Decimal(1), tiers=(("flex", beyond),))
+    told = charge(Usage(10**6, 0, service_tier="default"), tiered, "flex")
+    assert told == Charge(Decimal(1), None, "default", ("tier_differs",))
+
+
+def test_savings_are_exact_and_unknown_where_a_part_is() -> None:
+    """To the last digit, in any context of the caller's."""
+    with localcontext(prec=3):
+        assert saved_usd(Decimal("0.123456"), Decimal("1000")) == Decimal("999.876544")
+    assert saved_usd(None, Decimal(1)) is None
+    assert saved_usd(Decimal(1), None) is None
 
 
 def test_the_baseline_counts_the_targets_own_cache() -> None:

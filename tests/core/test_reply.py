@@ -178,6 +178,8 @@ def test_b14_an_error_frame_has_openais_shape() -> None:
         ({"prompt_tokens": True, "completion_tokens": 2, "cost": True}, Usage(0, 2)),
         ({"prompt_tokens": math.inf, "completion_tokens": 2, "cost": "free"}, Usage(0, 2)),
         ({"prompt_tokens": 1, "completion_tokens": 2, "cost": math.nan}, Usage(1, 2)),
+        ({"prompt_tokens": 1, "completion_tokens": 2, "cost": "1e30"}, Usage(1, 2, cost_usd="1E+30")),
+        ({"prompt_tokens": 1, "completion_tokens": 2, "cost": "1e-99"}, Usage(1, 2, cost_usd="0.000000000000000000")),
     ],
 )
 def test_b01_usage_in_every_shape(told: dict[str, Any], usage: Usage) -> None:
@@ -185,7 +187,9 @@ def test_b01_usage_in_every_shape(told: dict[str, Any], usage: Usage) -> None:
     assert read_usage(told) == usage
 
 
-@pytest.mark.parametrize("told", [None, {}, [], "x", {"total_tokens": 3}, {"prompt_tokens": None}])
+@pytest.mark.parametrize(
+    "told", [None, {}, [], "x", {"total_tokens": 3}, {"prompt_tokens": None}, {"input_tokens": 10**13}]
+)
 def test_no_counts_are_no_usage(told: Any) -> None:
     """Unknown is not zero."""
     assert read_usage(told) is None
