@@ -187,11 +187,13 @@ class _Engine:
         failure = NoDraft("no_draft", "no drafter had anything to propose")
         for drafter in models:
             started, drafting = self.calls.now, Drafting(self.calls, drafter)
-            yield from drafting.begin(self.request, self.turn.context.text, self.chooser.limit())
-            yield from self._await(drafting, opening)
-            seconds = self.calls.now - started
-            self.tally.seconds_draft += seconds
-            self.tally.local_tokens += drafting.written
+            try:
+                yield from drafting.begin(self.request, self.turn.context.text, self.chooser.limit())
+                yield from self._await(drafting, opening)
+            finally:  # also when the caller leaves meanwhile
+                seconds = self.calls.now - started
+                self.tally.seconds_draft += seconds
+                self.tally.local_tokens += drafting.written
             if isinstance(drafting.result, Draft):
                 yield Note("drafted", {"drafter": drafter.name, "tokens": drafting.written, "seconds": seconds})
                 return drafting.result
