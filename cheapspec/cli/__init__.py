@@ -205,8 +205,17 @@ def bench(
     from cheapspec.cli.bench import Asked, run
 
     pair = Asked(target, base_url, draft, embedded, price_list, draft_tokens)
-    what = {"prompts": prompts, "kinds": kinds, "first": first, "max_tokens": max_tokens}
-    raise typer.Exit(run(pair, **what, prediction=prediction, capture=capture, as_json=json))
+    code = run(
+        pair,
+        prompts=prompts,
+        kinds=kinds,
+        first=first,
+        max_tokens=max_tokens,
+        prediction=prediction,
+        capture=capture,
+        as_json=json,
+    )
+    raise typer.Exit(code)
 
 
 @app.command()
