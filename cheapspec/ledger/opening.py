@@ -2,7 +2,8 @@
 
 Rules
 -----
-* Clients on one URL, however they write it, share one ledger: its thread, its connection, its sessions.
+* Clients on one URL, however they write it, share one ledger: its thread, its connection, its sessions. Those that keep
+  text and those that do not (``store_text``) have one each.
 * Without a setting the ledger is the file ``~/.cheapspec/ledger.db``. It is opened once when it is first asked for.
   If that fails (no home, a read-only disk, a file that is no database, tables of a newer version), the books are
   kept in memory, one warning says so, and all clients share those: a ledger that nobody asked for must not cost
