@@ -164,7 +164,7 @@ class _Reader:
 
     def _conversation(self, told: Mapping[str, Any]) -> None:
         messages = as_list(told.get("messages"))
-        last = as_mapping(messages[-1]) if messages else {}
+        last = as_mapping(messages[-1] if messages else None)
         if last.get("role") != "assistant":
             name = "a request without its reply" if messages or told.get("prompt") else "no request and no reply"
             return self._odd(name)
