@@ -66,15 +66,18 @@ def parse_since(text: str, now: float) -> float:
     """``24h``, ``7d`` (also ``m`` minutes, ``w`` weeks) before ``now``, or a date or time in ISO 8601, UTC unless it
     says otherwise. Seconds since the epoch.
 
-    :raises SettingsError: it is neither.
+    :raises SettingsError: it is neither, or outside of the years 1 to 9999.
     """
-    if found := re.fullmatch(r"(\d{1,6})([mhdw])", text.strip().lower()):
-        return now - int(found[1]) * _UNITS[found[2]]
     try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
+        if found := re.fullmatch(r"(\d{1,6})([mhdw])", text.strip().lower()):
+            start = now - int(found[1]) * _UNITS[found[2]]
+        else:
+            moment = datetime.fromisoformat(text.strip())
+            start = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+        datetime.fromtimestamp(start, UTC)  # reports show it as a date
+    except (ValueError, OverflowError, OSError):
         raise SettingsError(f"--since {text!r}: write 24h, 7d or a date such as 2026-11-29.") from None
-    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+    return start
 
 
 @contextmanager

@@ -5,6 +5,8 @@ Rules
 * The share of pass-throughs comes first: a saving on a tenth of the traffic is a tenth of a saving.
 * A loss is red, has a minus sign and says so in words. Kinds of requests differ by the shade of their bar,
   not by its colour alone.
+* Names come from callers and servers: what a terminal would obey in them (escapes, line ends, changes of direction) is
+  shown as Python writes it.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ def show(console: Console, report: Report) -> None:
     """Print it."""
     title = Text.assemble(("cheapspec report", "bold"), ("   " + period(report), "dim"))
     if report.session is not None:
-        title.append(f"   session {report.session}", "dim")
+        title.append(f"   session {_shown(report.session)}", "dim")
     console.print(title, soft_wrap=True)
     for part in _parts(report, console.width):
         console.print(Padding(part, (1, 0, 0, 0)))
@@ -71,7 +73,9 @@ def plain(report: Report, width: int = 80) -> str:
 
 def _parts(report: Report, width: int) -> Iterator[RenderableType]:
     grid = _grid()
-    grid.add_row(Text("Bypassed", "bold not dim"), Text(passed_by(report), "yellow" if report.sums.bypassed else ""))
+    grid.add_row(
+        Text("Bypassed", "bold not dim"), Text(_shown(passed_by(report)), "yellow" if report.sums.bypassed else "")
+    )
     yield grid
     yield _bar(report.sums, width)
     yield _money(report)
@@ -171,7 +175,7 @@ def _latency(report: Report) -> RenderableType:
     table = _table("Whole reply after", "requests", "median", "95th percentile")
     for name, one in report.latency.items():
         if name != "all":
-            table.add_row(name, count(one.requests), seconds(one.p50), seconds(one.p95))
+            table.add_row(Text(_shown(name)), count(one.requests), seconds(one.p50), seconds(one.p95))
     return table
 
 
@@ -180,7 +184,7 @@ def _reasons(report: Report) -> RenderableType:
     table.columns[1].justify = "left"
     for one in report.reasons[:_MOST_ROWS]:
         share = percent(one.requests / report.sums.requests)
-        table.add_row(one.reason, Text(DECISIONS[one.decision], "dim"), count(one.requests), share)
+        table.add_row(Text(_shown(one.reason)), Text(DECISIONS[one.decision], "dim"), count(one.requests), share)
     _more(table, len(report.reasons))
     return table
 
@@ -193,7 +197,7 @@ def _groups(title: str, groups: Sequence[Named], name: Callable[[str | None], st
     for group in shown:
         sums = group.sums
         row = [
-            Text(name(group.name), overflow="ellipsis", no_wrap=True),
+            Text(_shown(name(group.name)), overflow="ellipsis", no_wrap=True),
             Text(count(sums.requests)),
             Text(money(sums.baseline_usd, largest)),
             Text(money(sums.paid_usd, largest)),
@@ -209,8 +213,8 @@ def _calibration(report: Report) -> RenderableType:
     table = _table("Acceptance predicted", "workload", "tokens", "error")
     table.columns[1].justify = "left"
     for one in report.calibration[:_MOST_ROWS]:
-        name = Text(f"{one.drafter} → {one.target}", overflow="ellipsis", no_wrap=True)
-        table.add_row(name, Text(one.workload, "dim"), count(round(one.trials)), percent(one.error))
+        name = Text(_shown(f"{one.drafter} → {one.target}"), overflow="ellipsis", no_wrap=True)
+        table.add_row(name, Text(_shown(one.workload), "dim"), count(round(one.trials)), percent(one.error))
     _more(table, len(report.calibration))
     return table
 
@@ -220,6 +224,11 @@ def _notes(said: Sequence[str]) -> RenderableType:
     for note in said:
         grid.add_row(Text("!", "bold yellow"), Text(note))
     return grid
+
+
+def _shown(name: str) -> str:
+    """Without what is not printable."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in name)
 
 
 def _more(table: Table, number: int) -> None:

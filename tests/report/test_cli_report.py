@@ -52,6 +52,16 @@ def url(tmp_path: Path) -> str:
     return url
 
 
+@pytest.mark.parametrize("since", ["999999w", "0001-01-01T00:00+14:00", "9999-12-31T23:59-14:00"])
+def test_a_time_that_no_calendar_has_is_misuse(run: Run, url: str, since: str) -> None:
+    """Exit status 2 and one sentence."""
+    status, out, err = run("--ledger", url, "--since", since)
+    assert (status, out) == (2, "")
+    assert since in err
+    assert "write 24h, 7d or a date" in err
+    assert "Traceback" not in err
+
+
 def test_it_reads_the_database(run: Run, url: str) -> None:
     """The terminal report: what was bypassed, and the loss with its sign."""
     status, out, err = run("--ledger", url)

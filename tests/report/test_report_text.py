@@ -56,6 +56,19 @@ def test_the_bypassed_share_comes_first() -> None:
     assert [line for line in lines if "Saved" in line] == [line for line in lines[4:] if "Saved" in line]
 
 
+def test_names_give_a_terminal_no_orders() -> None:
+    """Escapes, line ends and changes of direction in what callers and servers chose are shown, not sent."""
+    odd = "m\x1b[2J\n\u202e\x9b"
+    ledger = MemoryLedger()
+    for name in "ab":
+        ask(ledger, name, "direct", ("direct", "0.1"), model=odd + name, session=odd + name, reason=odd, total=1.0)
+    ask(ledger, "c", "bypass", reason=odd)
+    text = printed(ledger, width=200) + printed(ledger, width=200, session=odd + "a")
+    assert not [c for c in text if not c.isprintable() and c != "\n"]
+    assert text.count("m\\x1b[2J\\n\\u202e\\x9ba") == 4  # title, session twice, model
+    assert not [line for line in text.splitlines() if line.startswith(("a", "b"))]
+
+
 def test_a_loss_is_red_and_said_in_words() -> None:
     """Minus sign and words without colours, red with them; a saving is green."""
     ledger = MemoryLedger()
