@@ -302,7 +302,10 @@ class DatabaseLedger:
 
         :raises LedgerError: the store cannot be read.
         """
-        self.flush()
+        flushed = self.flush()
+        away = self._writer.unreachable
+        if not flushed and away is not None and self._store.dialect != "sqlite":  # a file may be there to be read only
+            raise LedgerError(f"the ledger {self.url} cannot be read: {away}") from away
         try:
             self._store.connect().close()  # the tables are there, or it says why not
             connection = self._store.engine.connect()

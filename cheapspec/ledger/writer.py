@@ -48,7 +48,9 @@ _BACKOFF = (0.2, 5.0)
 
 
 class Writer:
-    """Writes to ``store``. ``owner``: whose rows these are; ``lost``: operations that were dropped."""
+    """Writes to ``store``. ``owner``: whose rows these are; ``lost``: operations that were dropped; ``unreachable``:
+    why there was no connection when one was last wanted.
+    """
 
     def __init__(self, store: Store, *, buffer: int = 10_000, lease_seconds: float = LEASE_SECONDS) -> None:
         self.store = store
@@ -66,6 +68,7 @@ class Writer:
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.lost = 0
         self.down = False
+        self.unreachable: Exception | None = None
         self._intake = Intake(self._buffer)
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -153,7 +156,7 @@ class Writer:
 
     def _work(self, batch: list[Operation], *, last: bool) -> None:
         now = time.monotonic()
-        if self.down and now < self._retry_at and not last:
+        if self.down and now < self._retry_at and not (last and (batch or self._backlog)):
             self._give_back(batch)
             return
         pending, self._backlog = [*self._backlog, *batch], []
@@ -270,7 +273,12 @@ class Writer:
     def _cursor(self) -> Any:
         self._look_for_files()
         if self._connection is None:
-            self._connection = self.store.connect()
+            try:
+                self._connection = self.store.connect()
+            except Exception as error:
+                self.unreachable = error
+                raise
+            self.unreachable = None
             self._files = self.store.files()
         return self._connection.cursor()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import pickle
@@ -14,6 +15,7 @@ import time
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ledgerkit import USAGE, cap_of, closed, opened, reserved, rows
@@ -27,6 +29,8 @@ from cheapspec.errors import LedgerError
 from cheapspec.ledger.database import DatabaseLedger
 from cheapspec.ledger.opening import open_ledger
 from cheapspec.ledger.store import Store
+
+PRAGMAS = ("journal_mode", "synchronous", "busy_timeout")
 
 
 @pytest.fixture
@@ -258,6 +262,63 @@ def test_a_store_that_is_away_costs_nobody_a_reply(
     told = [record.message for record in caplog.records if "ledger" in record.message]
     assert ["unavailable" in message for message in told] == [True, False]
     assert "is back: 2 rows were lost" in told[1]
+
+
+def test_a_server_that_is_away_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report does not go through the time-out again for its own connection, nor closing for nothing to write."""
+    pytest.importorskip("psycopg")
+    tried: list[Store] = []
+
+    def away(self: Store) -> None:
+        tried.append(self)
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(Store, "connect", away)
+    monkeypatch.setattr("cheapspec.ledger.writer._BACKOFF", (60.0, 60.0))
+    ledger = DatabaseLedger("postgresql://nowhere.invalid/books")
+    with pytest.raises(LedgerError, match=r"cannot be read: no route to host"):
+        list(ledger.requests())
+    ledger.close()
+    assert len(tried) <= 2  # the thread tries a quick failure twice, in case its connection was stale
+    assert ledger.lost == 0
+
+
+def test_sqlite_runs_in_wal_mode_with_normal_synchronous_and_waits_for_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the writer's connection and on a report's; the mode is the file's, so that whoever opens it has it."""
+    found: list[tuple[object, ...]] = []
+    begin = Store.begin
+
+    def looking(self: Store, cursor: Any) -> None:
+        found.append(tuple(cursor.execute(f"PRAGMA {name}").fetchone()[0] for name in PRAGMAS))
+        begin(self, cursor)
+
+    monkeypatch.setattr(Store, "begin", looking)
+    ledger = DatabaseLedger(f"sqlite:///{tmp_path}/ledger.db")
+    opened(ledger, "cs-1")
+    with ledger.read() as connection:
+        found.append(tuple(connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in PRAGMAS))
+    assert len(found) > 1
+    assert set(found) == {("wal", 1, 5000)}
+    ledger.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as plain:
+        assert plain.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_report_that_reads_holds_up_no_writer(tmp_path: Path) -> None:
+    """A call's row is committed while a reader is in the middle of its view of the tables, which stays as it was."""
+    ledger = DatabaseLedger(f"sqlite:///{tmp_path}/ledger.db")
+    opened(ledger, "cs-1")
+    with ledger.read() as connection:
+        before = connection.exec_driver_sql("SELECT count(*) FROM calls").scalar()
+        opened(ledger, "cs-2")
+        assert ledger.flush(20)
+        with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as other:
+            assert other.execute("SELECT count(*) FROM calls").fetchone() == (2,)
+        assert (before, connection.exec_driver_sql("SELECT count(*) FROM calls").scalar()) == (1, 1)
+    assert (ledger.available, ledger.lost) == (True, 0)
+    ledger.close()
 
 
 def test_another_writer_that_holds_the_lock_is_waited_for(tmp_path: Path) -> None:
