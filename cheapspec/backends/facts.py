@@ -16,12 +16,12 @@ class Facts:
     ``can_judge``: it tells the log-probability of a token that it generates, with alternatives, which a verdict
     needs. ``qs``, ``qh``: share of a known context that a scoring call, or a continuation, pays at the uncached
     price; ``None``: no reply showed that a cache was used (which does not show that there is none).
-    ``max_context``: tokens. ``eos_ids``: ids known to end a turn. ``route``: vLLM's way, ``ids`` or
-    ``text``. ``shift``: how many positions late llama-cpp-python tells its numbers. ``says_again``: a continuation
-    begins with the beginning that was sent. ``plain_sampling``: what a request does not say
-    changes nothing at this endpoint; ``None``: not found out. ``hidden_defaults``: fields that change something
-    when a request does not say them, as far as found. ``evidence``: one sentence a finding. ``reason``: empty where the
-    endpoint gives evidence about given text, else a reason of the public list; ``not_probed``: ask again.
+    ``eos_ids``: ids known to end a turn. ``route``: vLLM's way, ``ids`` or ``text``. ``shift``: how many positions late
+    llama-cpp-python tells its numbers. ``says_again``: a continuation begins with the beginning that was sent.
+    ``plain_sampling``: what a request does not say changes nothing at this endpoint; ``None``: not found out.
+    ``hidden_defaults``: fields that change something when a request does not say them, as far as found. ``evidence``:
+    one sentence a finding. ``reason``: empty where the endpoint gives evidence about given text, else a reason of the
+    public list; ``not_probed``: ask again.
     """
 
     backend: str = "generic"
@@ -30,7 +30,6 @@ class Facts:
     can_continue: bool = False
     can_judge: bool = False
     reports_cached_tokens: bool = False
-    max_context: int | None = None
     qs: float | None = None
     qh: float | None = None
     eos_ids: tuple[int, ...] = ()

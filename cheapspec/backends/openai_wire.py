@@ -1,4 +1,4 @@
-"""What the OpenAI-compatible dialects share: reading refusals, numbers and token listings.
+"""What the OpenAI-compatible dialects share: reading refusals, numbers and token listings, and the call of a hand-off.
 
 Rules
 -----
@@ -16,15 +16,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from cheapspec.core.acceptance import Alternative, TargetLogprob, usable
-from cheapspec.core.effects import HttpReply
-from cheapspec.core.ports import Unusable
+from cheapspec.core.effects import HttpReply, HttpRequest
+from cheapspec.core.ports import Streaming, TargetPiece, Unusable
 from cheapspec.core.request import Request
+from cheapspec.core.sse import ChatStreamReader
 from cheapspec.core.untyped import as_mapping, is_list, is_mapping, is_number
 
 __all__ = [
     "NEUTRAL_SAMPLING",
     "Listed",
     "carry",
+    "continuing",
     "error_message",
     "id_of",
     "ids_of",
@@ -164,3 +166,24 @@ def target_logprob(entries: Sequence[Listed], token_id: int, text: str) -> Targe
 def carry(request: Request, names: Iterable[str]) -> dict[str, Any]:
     """The caller's own fields of these names, as sent."""
     return {name: request.body[name] for name in names if request.body.get(name) is not None}
+
+
+def continuing(path: str, body: Mapping[str, Any], kind: str) -> Streaming[TargetPiece]:
+    """The streamed call of a hand-off. Some gateways refuse ``stream_options``: asked once more without, they
+    tell no usage, and what the call costs is estimated.
+    """
+
+    def refused(reply: HttpReply) -> Streaming[TargetPiece] | Unusable:
+        if reply.status != 400 or b"stream_options" not in reply.body:
+            return _no_stream(reply)
+        bare = {name: value for name, value in body.items() if name != "stream_options"}
+        call = HttpRequest("continue", path, bare, stream=True, billed=True)
+        return Streaming(call, ChatStreamReader(kind), _no_stream)
+
+    call = HttpRequest("continue", path, body, stream=True, billed=True)
+    return Streaming(call, ChatStreamReader(kind), refused)
+
+
+def _no_stream(reply: HttpReply) -> Unusable:
+    """A refused continuation."""
+    return refusal(reply, "continue") or Unusable("cannot_score", "continue: no stream", status=reply.status)

@@ -80,10 +80,7 @@ def _find_out(model: str) -> Op[Facts]:
     props = yield _get("/props")
     shown = as_mapping(props.json() if props is not None and props.status < 300 else None)
     if "default_generation_settings" in shown:
-        window: object = as_mapping(shown["default_generation_settings"]).get("n_ctx")
-        found = Probe(model, LlamaCppTarget(), "llamacpp", ("GET /props is llama.cpp's",))
-        found.facts = replace(found.facts, max_context=window if isinstance(window, int) else None)
-        return (yield from found.run())
+        return (yield from Probe(model, LlamaCppTarget(), "llamacpp", ("GET /props is llama.cpp's",)).run())
     evidence = ("none of /version, /model_info and /props is served: a gateway, or another server",)
     facts = yield from Probe(model, VllmTarget(route="text"), "vllm", evidence).run()
     if facts.can_score or facts.reason == "not_probed" or facts.backend == "ollama":

@@ -15,8 +15,8 @@ from cheapspec.backends.llamacpp_python import LlamaCppPythonTarget
 from cheapspec.backends.openai_wire import ids_of, refusal
 from cheapspec.backends.text_target import TextTarget
 from cheapspec.backends.together import TogetherTarget
+from cheapspec.backends.token_memory import TokenMemory
 from cheapspec.backends.vllm import VllmTarget
-from cheapspec.backends.vllm_tokens import TokenMemory
 from cheapspec.core.acceptance import Alternative, TargetLogprob, verify_greedy
 from cheapspec.core.effects import HttpReply, HttpRequest, Op
 from cheapspec.core.ports import Context, Score, Target, Unusable
@@ -174,8 +174,6 @@ class Probe:
 
     def _open(self, shown: tuple[int, ...] | None) -> Op[Context | Unusable]:
         context = yield from _as_probe(self.target.open(self.request))
-        if isinstance(context, Context) and isinstance(context.extra, int):
-            self.facts = replace(self.facts, max_context=context.extra)
         if isinstance(context, Unusable) or context.ids is None or shown is None or context.ids == shown:
             return context
         self.note("/tokenize renders another prompt than the chat route, so the text route is used")

@@ -22,9 +22,9 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from cheapspec.backends import vllm_ids
-from cheapspec.backends.openai_wire import carry, ids_of, refusal
+from cheapspec.backends.openai_wire import carry, continuing, ids_of, refusal
 from cheapspec.backends.text_target import LISTED
-from cheapspec.backends.vllm_tokens import TokenMemory
+from cheapspec.backends.token_memory import TokenMemory
 from cheapspec.core.acceptance import Alternative, TargetLogprob, shows_distribution, usable
 from cheapspec.core.alignment import align
 from cheapspec.core.effects import HttpReply, HttpRequest, Op, Usage
@@ -206,7 +206,7 @@ class SglangTarget:
         }
         if max_tokens is not None:
             body["max_tokens"] = max_tokens
-        return vllm_ids.continuing("completions", body, "completion")
+        return continuing("completions", body, "completion")
 
 
 def _prompt_of(request: Request) -> dict[str, Any]:

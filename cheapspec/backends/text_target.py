@@ -19,11 +19,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from cheapspec.backends.openai_wire import refusal
+from cheapspec.backends.openai_wire import continuing, refusal
 from cheapspec.backends.said_again import strip_prefix
 from cheapspec.backends.text_route import Position, advance, left_of, part_to_score, read_score, with_reply
-from cheapspec.backends.vllm_ids import continuing
-from cheapspec.backends.vllm_tokens import TokenMemory
+from cheapspec.backends.token_memory import TokenMemory
 from cheapspec.core.acceptance import Alternative, TargetLogprob, usable
 from cheapspec.core.effects import HttpReply, HttpRequest, Op, Usage
 from cheapspec.core.ports import Context, NextToken, Score, Streaming, TargetPiece, Unusable

@@ -29,7 +29,7 @@ from typing import ClassVar
 
 from cheapspec.backends import vllm_ids, vllm_sampling, vllm_text
 from cheapspec.backends.openai_wire import refusal, route_missing
-from cheapspec.backends.vllm_tokens import TokenMemory
+from cheapspec.backends.token_memory import TokenMemory
 from cheapspec.core.acceptance import Alternative
 from cheapspec.core.effects import HttpReply, Op
 from cheapspec.core.ports import Context, Drawn, NextToken, Score, Streaming, TargetPiece, Unusable

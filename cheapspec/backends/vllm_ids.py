@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,21 +11,21 @@ from cheapspec.backends.openai_wire import (
     NEUTRAL_SAMPLING,
     Listed,
     carry,
+    continuing,
     ids_of,
     listed,
     refusal,
     target_logprob,
 )
 from cheapspec.backends.pieces import pieces_to_bytes
+from cheapspec.backends.token_memory import TokenMemory
 from cheapspec.backends.vllm_sampling import ask_exact, fewer, tokenize_text
-from cheapspec.backends.vllm_tokens import TokenMemory
 from cheapspec.core.acceptance import TargetLogprob, shows_distribution
 from cheapspec.core.alignment import align
 from cheapspec.core.effects import HttpReply, HttpRequest, Op, Usage
 from cheapspec.core.ports import Context, NextToken, Score, Streaming, TargetPiece, Unusable
 from cheapspec.core.received import first_choice, read_identity, read_usage
 from cheapspec.core.request import Request
-from cheapspec.core.sse import ChatStreamReader
 from cheapspec.core.text import opens_thoughts
 from cheapspec.core.untyped import as_list, as_mapping
 
@@ -34,8 +33,6 @@ __all__ = [
     "SAMPLING_FIELDS",
     "advance",
     "continue_",
-    "continuing",
-    "on_error",
     "read_next",
     "read_prompt",
     "read_score",
@@ -283,24 +280,3 @@ def continue_(request: Request, context: Context, max_tokens: int | None) -> Str
     if max_tokens is not None:
         body["max_tokens"] = max_tokens
     return continuing("completions", body, "completion")
-
-
-def continuing(path: str, body: Mapping[str, Any], kind: str) -> Streaming[TargetPiece]:
-    """The streamed call of a hand-off. Some gateways refuse ``stream_options``: asked once more without, they
-    tell no usage, and what the call costs is estimated.
-    """
-
-    def refused(reply: HttpReply) -> Streaming[TargetPiece] | Unusable:
-        if reply.status != 400 or b"stream_options" not in reply.body:
-            return on_error(reply)
-        bare = {name: value for name, value in body.items() if name != "stream_options"}
-        call = HttpRequest("continue", path, bare, stream=True, billed=True)
-        return Streaming(call, ChatStreamReader(kind), on_error)
-
-    call = HttpRequest("continue", path, body, stream=True, billed=True)
-    return Streaming(call, ChatStreamReader(kind), refused)
-
-
-def on_error(reply: HttpReply) -> Unusable:
-    """A refused continuation."""
-    return refusal(reply, "continue") or Unusable("cannot_score", "continue: no stream", status=reply.status)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cheapspec.backends.openai_wire import NEUTRAL_SAMPLING, carry, error_message, ids_of, refusal
-from cheapspec.backends.vllm_tokens import TokenMemory
+from cheapspec.backends.token_memory import TokenMemory
 from cheapspec.core.acceptance import usable
 from cheapspec.core.effects import HttpReply, HttpRequest, Op, Usage
 from cheapspec.core.ports import Context, Drawn, Unusable

@@ -16,14 +16,15 @@ from typing import Any
 from cheapspec.backends.openai_wire import (
     NEUTRAL_SAMPLING,
     Listed,
+    continuing,
     ids_of,
     listed,
     refusal,
     target_logprob,
 )
 from cheapspec.backends.text_route import Position, advance, left_of, part_to_score, read_score, seam, with_reply
-from cheapspec.backends.vllm_ids import continuing, read_next
-from cheapspec.backends.vllm_tokens import TokenMemory
+from cheapspec.backends.token_memory import TokenMemory
+from cheapspec.backends.vllm_ids import read_next
 from cheapspec.core.effects import HttpReply, HttpRequest, Op, Usage
 from cheapspec.core.ports import Context, Score, Streaming, TargetPiece, Unusable
 from cheapspec.core.received import first_choice, read_identity, read_usage

@@ -106,7 +106,7 @@ def test_a_vllm_is_recognised_by_its_replies() -> None:
     """Its own greedy reply is its argmax, a corrupted copy is not, and it goes on from the middle."""
     facts, calls = probed(Host())
     assert (facts.backend, facts.can_score, facts.can_force, facts.can_continue) == ("vllm", True, False, True)
-    assert (facts.route, facts.reason, facts.max_context) == ("ids", "", 512)
+    assert (facts.route, facts.reason) == ("ids", "")
     assert (facts.reports_cached_tokens, facts.qs, facts.qh) == (False, None, None)
     assert {call.purpose for call in calls} == {"probe"} and not any(call.stream for call in calls)
     assert [call.path for call in calls if call.billed] == ["chat/completions", *["completions"] * 5]

@@ -1,4 +1,4 @@
-"""What a vLLM host's tokens mean, as far as replies have shown it: end-of-turn ids and exact texts.
+"""What a host's tokens mean, as far as replies have shown it: end-of-turn ids and exact texts.
 
 A decoded alternative is exact except where the tokenizer *cleans up*: Hugging Face's
 ``clean_up_tokenization_spaces`` (on in Llama 3's configuration, for one) turns " ." into "." when a
@@ -54,7 +54,7 @@ class TokenMemory:
         return known if known is not None else None if text.startswith(_CLEANED) else text
 
     def follow(self, correction: Alternative) -> NextToken | None:
-        """See :meth:`cheapspec.backends.vllm.VllmTarget.follow`."""
+        """See :meth:`cheapspec.core.ports.Target.follow`."""
         if correction.token_id is not None and correction.token_id in self.end_ids:
             return NextToken(None, correction.token_id, ends_turn=True)
         if not correction.text or "�" in correction.text or looks_special(correction.text):
