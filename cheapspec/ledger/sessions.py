@@ -83,7 +83,12 @@ class Session:
             self.ledger.close_session(self.id, time.time())
 
     def bind(self, function: Callable[P, R]) -> Callable[P, R]:
-        """``function`` as part of this session, wherever it runs: for threads that are older than the session."""
+        """``function`` as part of this session, wherever it runs.
+
+        Threads that are older than the session need it (a ``ThreadPoolExecutor`` that has worked before): without it
+        their requests are outside of the session and count in none of its budgets, silently, since nothing tells whose
+        work such a thread does: ``pool.submit(session.bind(work), item)``.
+        """
 
         def bound(*args: P.args, **kwargs: P.kwargs) -> R:
             token = _current.set(self)

@@ -162,6 +162,39 @@ def test_the_kill_switch_turns_budgets_off_as_well(client: OpenAI, monkeypatch: 
         assert client.chat.completions.create(**ASKED).choices
 
 
+def test_budgets_go_on_where_only_speculating_is_switched_off(server: str, ledger: DatabaseLedger) -> None:
+    """For a client, or for one request."""
+    speculation = Speculation(ledger=ledger, prices=PRICES)
+    off = Speculation(ledger=ledger, prices=PRICES, enabled=False)
+    for chosen, headers in ((off, {}), (speculation, {"x-cheapspec-disable": "1"})):
+        with (
+            OpenAI(base_url=server, api_key="none", speculation=chosen, max_retries=0) as client,
+            client.session("s", budget=Budget(usd=0)),
+            pytest.raises(openai.RateLimitError, match="'session:s'"),
+        ):
+            client.chat.completions.create(**ASKED, extra_headers=headers)
+    assert Server.count == 0
+
+
+def test_a_pool_that_was_warm_before_takes_part_through_bind(client: OpenAI) -> None:
+    """Its threads are older than the session: bound work is refused under a budget of nothing, other work is sent."""
+
+    def ask(_: int) -> bool:
+        try:
+            client.chat.completions.create(**ASKED)
+        except openai.RateLimitError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(ask, range(2))) == [True, True]
+        with client.session("s", budget=Budget(usd=0)) as session:
+            assert list(pool.map(session.bind(ask), range(4))) == [False] * 4
+            assert Server.count == 2
+            assert pool.submit(ask, 0).result()
+    assert Server.count == 3
+
+
 def test_64_threads_share_one_cap(client: OpenAI, ledger: DatabaseLedger) -> None:
     """As many requests are sent as fit, the others are refused; nothing stays reserved."""
 
