@@ -8,17 +8,21 @@ Rules
 * Output is bounded by ``max_completion_tokens`` or ``max_tokens``, else by the model's own limit, times ``n``;
   :data:`OUTPUT_BOUND` is a limit for models of which none is known. A text completion that says nothing gets 16
   (OpenAI API reference, completions, of 2026-11).
-* Of two service tiers that may serve, the dearer. What bytes do not bound (pictures and sound by URL, earlier
-  responses, the server's own tools) or nobody has a price for is unknown: ``None``.
+* Of the service tiers that may serve, the dearest: the standard one and the one asked for; any that has a price where
+  the request leaves it open (``auto``, the default: the project's settings decide; OpenAI API reference of 2026-11).
+* What bytes do not bound (pictures and sound by URL or id, earlier responses and items of them, reasoning that the
+  server keeps, its own tools) or nobody has a price for is unknown: ``None``. Items of the Responses API are taken
+  from a list of those whose text is all in the body; any other kind is unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal, DecimalException
 from typing import Any, cast
 
 from cheapspec.core.money import Prices, known_usd, money_context
+from cheapspec.core.untyped import as_list, as_mapping, is_list, is_mapping
 
 __all__ = ["OUTPUT_BOUND", "exposure", "text_only"]
 
@@ -30,6 +34,7 @@ _COMPLETION_TOKENS = 16
 _GENERATION = ("max_completion_tokens", "max_tokens", "n_predict")
 _LIMITS = {"chat": _GENERATION, "completion": _GENERATION, "responses": ("max_output_tokens",), "embeddings": ()}
 _ELSEWHERE = ("previous_response_id", "conversation", "web_search_options")
+_ITEMS = (None, "message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
 _MILLION = Decimal(1_000_000)
 
 
@@ -51,7 +56,11 @@ def exposure(
     prompts = _prompts(body.get("prompt"))
     if not isinstance(told, int) or isinstance(told, bool) or told < 0:
         return None
-    tiers = [prices, prices.of_tier(_tier(body))]
+    asked = body.get("service_tier")
+    if asked in (None, "auto"):
+        tiers = [prices, *(row for _, row in prices.tiers)]
+    else:
+        tiers = [prices, prices.of_tier(asked if isinstance(asked, str) else None)]
     try:
         with money_context():
             known = [_bill(tier, size, told * choices * prompts) for tier in tiers if tier is not None]
@@ -65,11 +74,6 @@ def _bill(prices: Prices, input_tokens: int, output_tokens: int) -> Decimal:
     per_input = max(max(row.input, row.cache_write or row.input) for row in rows)
     per_output = max(row.output for row in rows)
     return (input_tokens * per_input + output_tokens * per_output) / _MILLION + max(row.request for row in rows)
-
-
-def _tier(body: Mapping[str, Any]) -> str | None:
-    tier = body.get("service_tier")
-    return tier if isinstance(tier, str) and tier != "auto" else None
 
 
 def _count(value: object, otherwise: int) -> int:
@@ -86,19 +90,27 @@ def text_only(body: Mapping[str, Any]) -> bool:
     """Whether all that the model reads is text in this body: of others bytes tell nothing."""
     if any(body.get(name) is not None for name in _ELSEWHERE) or isinstance(body.get("prompt"), Mapping):
         return False
-    for tool in cast("list[object]", body.get("tools") if isinstance(body.get("tools"), list) else []):
-        if not isinstance(tool, Mapping) or cast("Mapping[str, Any]", tool).get("type") not in ("function", "custom"):
+    for tool in as_list(body.get("tools")):
+        if as_mapping(tool).get("type") not in ("function", "custom"):
             return False
-    if body.get("audio") is not None or "audio" in (body.get("modalities") or ()):
+    modalities = body.get("modalities")
+    if body.get("audio") is not None or (modalities is not None and modalities != ["text"]):
         return False
-    messages = body.get("messages", body.get("input"))
-    if not isinstance(messages, list):
-        return True
-    for message in cast("list[object]", messages):
-        content = cast("Mapping[str, Any]", message).get("content") if isinstance(message, Mapping) else None
-        if isinstance(content, list):
-            for part in cast("list[object]", content):
-                kind = cast("Mapping[str, Any]", part).get("type") if isinstance(part, Mapping) else None
-                if kind not in ("text", "refusal", "input_text", "output_text"):
-                    return False
-    return True
+    return all(_listed_text(body.get(name), _item) for name in ("messages", "input"))
+
+
+def _listed_text(value: object, is_text: Callable[[object], bool]) -> bool:
+    return value is None or isinstance(value, str) or (is_list(value) and all(map(is_text, value)))
+
+
+def _item(item: object) -> bool:
+    """A message, or an item of the Responses API whose text is all in it."""
+    if not is_mapping(item):
+        return True  # a text or tokens to embed; as a message it is the server's to refuse
+    if item.get("type") not in _ITEMS or item.get("audio") is not None:
+        return False
+    return _listed_text(item.get("content"), _part) and _listed_text(item.get("output"), _part)
+
+
+def _part(part: object) -> bool:
+    return as_mapping(part).get("type") in ("text", "refusal", "input_text", "output_text")

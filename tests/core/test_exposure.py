@@ -46,6 +46,11 @@ def test_without_a_limit_the_models_own_counts() -> None:
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]}]},
         {**ASKED, "audio": {"voice": "x"}},
         {**ASKED, "modalities": ["text", "audio"]},
+        {**ASKED, "modalities": 5},
+        {"messages": [{"role": "assistant", "audio": {"id": "audio_1"}}]},
+        {"messages": [{"role": "user", "content": {"type": "image_url"}}]},
+        {"messages": {"role": "user"}},
+        {"messages": [], "input": [{"type": "item_reference", "id": "msg_1"}]},
         {**ASKED, "web_search_options": {}},
         {**ASKED, "tools": [{"type": "web_search"}]},
         {**ASKED, "tools": ["x"]},
@@ -63,6 +68,21 @@ def test_other_routes_that_are_billed_by_tokens() -> None:
     """Responses by their own limit, embeddings by what they read; a conversation kept elsewhere has no bound."""
     asked = {"input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}]}], "max_output_tokens": 9}
     assert exposure(asked, 100, "responses", PRICES) == (100 * PRICES.input + 9 * PRICES.output) / 1_000_000
+    items: list[dict[str, Any]] = [
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "text"},
+        {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "a"}]},
+    ]
+    assert exposure({**asked, "input": items}, 100, "responses", PRICES) is not None
+    elsewhere: list[dict[str, Any]] = [
+        {"type": "item_reference", "id": "msg_1"},
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        {"type": "computer_call_output", "call_id": "c", "output": {"type": "computer_screenshot", "image_url": "u"}},
+        {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": "u"}]},
+        {"type": "something_new"},
+    ]
+    for item in elsewhere:
+        assert exposure({**asked, "input": [item]}, 100, "responses", PRICES) is None
     for more in ({"previous_response_id": "resp_1"}, {"conversation": "conv_1"}, {"prompt": {"id": "pmpt_1"}}):
         assert exposure({**asked, **more}, 100, "responses", PRICES) is None
     assert exposure({"input": "a"}, 100, "responses", PRICES) is None
@@ -113,3 +133,14 @@ def test_the_dearest_of_everything_counts() -> None:
     assert standard is not None
     assert exposure(tiered, 100, "chat", prices) == max(standard, (100 * Decimal(1) + 900) / Decimal(1_000_000))
     assert exposure({**body, "service_tier": "flex"}, 100, "chat", prices) is None
+    assert exposure({**body, "service_tier": 7}, 100, "chat", prices) == standard
+
+
+@pytest.mark.parametrize("tier", [{}, {"service_tier": "auto"}, {"service_tier": None}])
+def test_any_tier_may_serve_what_names_none(tier: dict[str, Any]) -> None:
+    """A project may have priority for its default: what leaves it open may cost as much."""
+    dear = Prices(Decimal(10), Decimal(50))
+    prices = Prices(Decimal(1), Decimal(5), tiers=(("flex", Prices(Decimal(1), Decimal(2))), ("priority", dear)))
+    body = {**ASKED, "max_tokens": 100}
+    assert exposure({**body, **tier}, 100, "chat", prices) == Decimal("0.006")
+    assert exposure({**body, "service_tier": "default"}, 100, "chat", prices) == Decimal("0.0006")
