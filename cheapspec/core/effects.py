@@ -81,7 +81,8 @@ class Usage:
 
     ``input_tokens`` includes ``cached_tokens`` and ``cache_write_tokens``; ``output_tokens``
     includes ``reasoning_tokens``. ``cached_tokens`` is ``None`` when the server did not say.
-    ``estimated`` marks counts that the server did not report.
+    ``estimated`` marks counts that the server did not report. ``media_tokens``: those that are sound or pictures,
+    which have prices of their own.
     """
 
     input_tokens: int = 0
@@ -92,6 +93,7 @@ class Usage:
     cost_usd: str | None = None
     service_tier: str | None = None
     estimated: bool = False
+    media_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ Rules
   bill never goes negative.
 * A call is priced by the service tier that the reply names, else by the one that was asked for. A
   tier without a price is unknown, not standard. Where the two tiers differ, a budget counts the dearer.
+* Sound and pictures have prices of their own, which no table here has: a call whose usage counts some is unknown,
+  unless the provider says what it cost.
 * A price list may have steps: above so many input tokens *all* tokens of the call cost more.
 * Money has a decimal context of its own, so that the application's (its precision, its traps) changes no figure and
   raises nothing. An amount of more than :data:`MOST_USD` is none: it is unknown, like one that nobody told.
@@ -146,7 +148,7 @@ def charge(usage: Usage, prices: Prices | None, requested_tier: str | None = Non
 
 
 def _charged(usage: Usage, prices: Prices | None, requested_tier: str | None, tier: str | None) -> Charge:
-    if prices is None:
+    if prices is None or usage.media_tokens > 0:
         return Charge(None, None, tier)
     served = prices.of_tier(tier)
     flags = () if served is not None else ("tier_unpriced",)

@@ -40,6 +40,7 @@ MOST_TOKENS = 10**12
 """A count above this is no count: sums of a million such calls still fit 64 bits."""
 
 _LONGEST_NAME = 64
+_MEDIA = ("audio_tokens", "image_tokens", "video_tokens")
 _PLACES = 18
 _STATUS_OF_CODE = {
     "rate_limit_exceeded": 429,
@@ -143,8 +144,9 @@ def read_usage(told: Any, service_tier: Any = None) -> Usage | None:
         cached_tokens=cached,
         cache_write_tokens=min(written, given - (cached or 0)),
         reasoning_tokens=min(_count(outputs, "reasoning_tokens") or 0, output),
-        cost_usd=_dollars(usage.get("cost")),
+        cost_usd=_cost(usage),
         service_tier=_name(service_tier),
+        media_tokens=sum(_count(told, name) or 0 for told in (details, outputs) for name in _MEDIA),
     )
 
 
@@ -162,6 +164,21 @@ def _count(usage: Mapping[str, Any], *names: str) -> int | None:
         if type(value) is int or is_number(value):  # an integer may be longer than a float can hold
             return int(min(max(value, 0), MOST_TOKENS + 1))
     return None
+
+
+def _cost(usage: Mapping[str, Any]) -> str | None:
+    """The provider's own figure. OpenRouter's is its fee alone where the caller brought a key of the model's maker
+    (``is_byok``; API reference, usage accounting, of 2026-11): the maker's share is added, and without it there is no
+    figure.
+    """
+    told = _dollars(usage.get("cost"))
+    if told is None or usage.get("is_byok") is not True:
+        return told
+    upstream = _dollars(as_mapping(usage.get("cost_details")).get("upstream_inference_cost"))
+    if upstream is None:
+        return None
+    with money_context():
+        return _dollars(str(Decimal(told) + Decimal(upstream)))
 
 
 def _dollars(cost: Any) -> str | None:

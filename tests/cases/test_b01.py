@@ -58,6 +58,26 @@ def test_b01_a_reply_costs_what_its_usage_says(change: dict[str, Any], usd: str,
     assert pair.ledger.totals().paid_usd == Decimal(usd)
 
 
+def test_b01_a_key_of_ones_own_pays_the_maker_too(pair: Pair) -> None:
+    """A router's figure is its fee alone where the caller brought the key: what the maker charges is added."""
+    pair.settings["prices"] = PRICES
+    byok = {**USAGE, "cost": 0, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.5}}
+    pair.target.plan("direct", replied(byok))
+    outcome = pair.ask(temperature=...)
+    assert (outcome.told.paid_usd, outcome.told.priced_by) == (Decimal("0.5"), "provider")
+
+
+def test_b01_sound_is_not_billed_as_text(pair: Pair) -> None:
+    """Tokens that have a price of their own make the cost unknown, in the facts and in the books."""
+    pair.settings["prices"] = PRICES
+    pair.target.plan("direct", replied({**USAGE, "completion_tokens_details": {"audio_tokens": 200}}))
+    outcome = pair.ask(temperature=...)
+    assert outcome.error is None
+    assert (outcome.told.paid_usd, outcome.told.priced_by) == (None, "unknown")
+    [call] = pair.calls()
+    assert call.cost_usd is None
+
+
 def test_b01_what_the_provider_says_it_cost_counts(pair: Pair) -> None:
     """Its own figure wins over every table."""
     pair.settings["prices"] = PRICES

@@ -154,6 +154,12 @@ def test_an_amount_beyond_all_measure_is_unknown() -> None:
     assert told == Charge(Decimal(1), None, "default", ("tier_differs",))
 
 
+def test_sound_and_pictures_have_prices_that_no_table_has() -> None:
+    """They are unknown, not billed as text, unless the provider says what the call cost."""
+    assert charge(Usage(1000, 1000, media_tokens=900), GPT_4O) == Charge(None, None)
+    assert cost(Usage(1000, 1000, cost_usd="0.5", media_tokens=900), GPT_4O) == Decimal("0.5")
+
+
 def test_savings_are_exact_and_unknown_where_a_part_is() -> None:
     """To the last digit, in any context of the caller's."""
     with localcontext(prec=3):

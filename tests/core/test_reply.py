@@ -178,6 +178,26 @@ def test_b14_an_error_frame_has_openais_shape() -> None:
         ({"prompt_tokens": True, "completion_tokens": 2, "cost": True}, Usage(0, 2)),
         ({"prompt_tokens": math.inf, "completion_tokens": 2, "cost": "free"}, Usage(0, 2)),
         ({"prompt_tokens": 1, "completion_tokens": 2, "cost": math.nan}, Usage(1, 2)),
+        (
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": 8,
+                "prompt_tokens_details": {"audio_tokens": 7, "image_tokens": 1},
+                "completion_tokens_details": {"audio_tokens": 6},
+            },
+            Usage(9, 8, media_tokens=14),
+        ),
+        (
+            {
+                "prompt_tokens": 1,
+                "completion_tokens": 2,
+                "cost": 0.01,
+                "is_byok": True,
+                "cost_details": {"upstream_inference_cost": 0.5},
+            },
+            Usage(1, 2, cost_usd="0.51"),
+        ),
+        ({"prompt_tokens": 1, "completion_tokens": 2, "cost": 0, "is_byok": True, "cost_details": None}, Usage(1, 2)),
         ({"prompt_tokens": 1, "completion_tokens": 2, "cost": "1e30"}, Usage(1, 2, cost_usd="1E+30")),
         ({"prompt_tokens": 1, "completion_tokens": 2, "cost": "1e-99"}, Usage(1, 2, cost_usd="0.000000000000000000")),
     ],
