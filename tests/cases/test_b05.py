@@ -10,6 +10,7 @@ from casepair import Pair
 from test_b01 import USAGE, replied
 
 from cheapspec.drive import runtime
+from cheapspec.ledger.memory_budgets import BudgetedMemoryLedger
 
 STANDARD, FLEX = Decimal("0.005615"), Decimal("0.0028075")
 PRICES: dict[str, Any] = {
@@ -41,7 +42,7 @@ def test_b05_the_tier_that_served_is_priced(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The reply's, else the one asked for; a tier without a price is unknown, not silently standard; it is said once."""
+    """The reply's, else the one asked for; a tier without a price is unknown, not silently standard; said once."""
     monkeypatch.setattr(runtime, "_warned", set[str]())
     pair.settings["prices"] = PRICES
     pair.target.plan("direct", replied(USAGE, **served))
@@ -55,3 +56,23 @@ def test_b05_the_tier_that_served_is_priced(
     assert call.usage.service_tier == served.get("service_tier")
     assert warned in caplog.text
     assert bool(warned) is ("service tier" in caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("asked", "served", "usd"),
+    [("default", "flex", FLEX), ("flex", "default", STANDARD), ("flex", "flex", FLEX)],
+    ids=["cheaper", "dearer", "as-asked"],
+)
+def test_b05_a_budget_counts_the_dearer_of_two_tiers(asked: str, served: str, usd: Decimal, pair: Pair) -> None:
+    """What is paid is the tier that served; what a budget has left is by the dearer of that and the one asked for."""
+    ledger = BudgetedMemoryLedger()
+    pair.ledger = ledger
+    pair.settings["prices"] = PRICES
+    pair.target.plan("direct", replied(USAGE, service_tier=served))
+    headers = {"x-cheapspec-session": "s", "x-cheapspec-budget-usd": "5"}
+    outcome = pair.ask(temperature=..., service_tier=asked, max_tokens=400, extra_headers=headers)
+    assert outcome.error is None
+    assert outcome.told.paid_usd == usd
+    account = ledger._accounts["session:s", ""]
+    counted = FLEX if asked == served == "flex" else STANDARD
+    assert (account.reserved, Decimal(account.spent) / 10**9) == (0, counted)
