@@ -57,10 +57,11 @@ def exposure(
     if not isinstance(told, int) or isinstance(told, bool) or told < 0:
         return None
     asked = body.get("service_tier")
+    tiers: list[Prices | None] = [prices]
     if asked in (None, "auto"):
-        tiers = [prices, *(row for _, row in prices.tiers)]
+        tiers += [row for _, row in prices.tiers]
     else:
-        tiers = [prices, prices.of_tier(asked if isinstance(asked, str) else None)]
+        tiers.append(prices.of_tier(asked if isinstance(asked, str) else None))
     try:
         with money_context():
             known = [_bill(tier, size, told * choices * prompts) for tier in tiers if tier is not None]

@@ -63,7 +63,7 @@ def test_b05_a_budget_reserves_the_dearest_tier_that_may_serve(client: OpenAI, t
     with client.session("s", budget=Budget("0.0012")):
         for more in ({}, {"service_tier": "auto"}, {"service_tier": "priority"}):
             with pytest.raises(openai.RateLimitError, match="may cost"):
-                client.chat.completions.create(**ASKED, **more)
+                client.chat.completions.create(**{**ASKED, **more})
         assert target.requests == []
         client.chat.completions.create(**ASKED, service_tier="default")
     assert len(target.requests) == 1
