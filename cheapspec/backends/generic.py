@@ -7,8 +7,6 @@ request goes direct. The operations say so instead of paying for an experiment.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from cheapspec.core.acceptance import Alternative
 from cheapspec.core.effects import HttpReply, HttpRequest, Op
 from cheapspec.core.ports import Context, NextToken, Score, Streaming, TargetPiece, Unusable
@@ -26,7 +24,7 @@ class GenericTarget:
     name = "generic"
     can_score = False
     can_force = False
-    kinds: ClassVar[frozenset[str]] = frozenset({"chat", "completion"})
+    kinds = frozenset({"chat", "completion"})
     scores_from_cache = False
 
     def open(self, request: Request) -> Op[Context | Unusable]:

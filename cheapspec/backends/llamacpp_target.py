@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from cheapspec.backends.llamacpp_wire import Events, exact_grammar, greedy, read_entries, render, spread, usage_of
 from cheapspec.backends.openai_wire import carry, ids_of, refusal
@@ -52,7 +52,7 @@ class LlamaCppTarget:
     name = "llamacpp"
     can_score = False
     can_force = True
-    kinds: ClassVar[frozenset[str]] = frozenset({"chat", "completion"})
+    kinds = frozenset({"chat", "completion"})
     scores_from_cache = True
 
     def __init__(self, simulate_scoring: bool = False, *, end_ids: tuple[int, ...] = ()) -> None:

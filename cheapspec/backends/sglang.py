@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 from cheapspec.backends import vllm_ids
 from cheapspec.backends.openai_wire import carry, continuing, ids_of, refusal
@@ -63,7 +63,7 @@ class SglangTarget:
     name = "sglang"
     can_score = True
     can_force = False
-    kinds: ClassVar[frozenset[str]] = frozenset({"chat", "completion"})
+    kinds = frozenset({"chat", "completion"})
     scores_from_cache = True
 
     def __init__(self, *, end_ids: tuple[int, ...] = ()) -> None:

@@ -76,7 +76,7 @@ class TextTarget(ABC):
     """Sampling fields of the scoring call."""
     always: ClassVar[Mapping[str, Any]] = {}
     """In every call of ours."""
-    kinds: ClassVar[frozenset[str]] = frozenset({"chat", "completion"})
+    kinds = frozenset({"chat", "completion"})
 
     def __init__(self, *, end_ids: tuple[int, ...] = (), says_again: bool | None = None) -> None:
         self.memory = TokenMemory(end_ids)

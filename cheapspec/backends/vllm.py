@@ -25,7 +25,6 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from cheapspec.backends import vllm_ids, vllm_sampling, vllm_text
 from cheapspec.backends.openai_wire import refusal, route_missing
@@ -51,7 +50,7 @@ class VllmTarget:
     name = "vllm"
     can_score = True
     can_force = False
-    kinds: ClassVar[frozenset[str]] = frozenset({"chat", "completion"})
+    kinds = frozenset({"chat", "completion"})
     scores_from_cache = False
 
     def __init__(self, *, end_ids: tuple[int, ...] = (), route: str | None = None) -> None:

@@ -248,7 +248,9 @@ def _fixed(
     situation: Situation, fixed: int, draft: Draft, outlook: Outlook, direct: PlanAlternative
 ) -> PlanAlternative:
     """One round of so many tokens, then the hand-off."""
-    count = min([fixed, len(draft.tokens), *([] if situation.limit is None else [situation.limit])])
+    count = min(fixed, len(draft.tokens))
+    if situation.limit is not None:
+        count = min(count, situation.limit)
     decision = plan(
         0,
         situation.prices,

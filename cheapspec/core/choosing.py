@@ -15,7 +15,7 @@ Rules
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -89,7 +89,7 @@ class Chooser:
             return Decision("direct", 0, None, "the time that speculating may add is over", "latency")
         longest = max((len(draft.tokens) for draft in at_hand if draft.end == "stop"), default=self.limit())
         dreams = [self._dream(name, min(longest, self.limit())) for name in models]
-        seconds = self._job.draft_seconds if self._job.speed else {}
+        seconds: Mapping[str, float] = self._job.draft_seconds if self._job.speed else {}
         waits = [seconds.get(name, 0.0) * dream.draft_tokens for name, dream in zip(models, dreams, strict=True)]
         if worth_waiting(zip(dreams, waits, strict=True), map(self._decide, at_hand)):
             return None

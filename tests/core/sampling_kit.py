@@ -273,8 +273,8 @@ class SampledTarget(ScriptedTarget):
 
 @dataclass
 class Writer:
-    """A draft model of another vocabulary: what it proposes depends on the reply so far, in pieces of its own (of two or three target
-    tokens, or, without ``cut``, of one).
+    """A draft model of another vocabulary: what it proposes depends on the reply so far, in pieces of its own (of
+    two or three target tokens, or, without ``cut``, of one).
     """
 
     cut: str = "|"

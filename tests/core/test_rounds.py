@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 from engine_kit import PROMPT, Proposing, Ran, TextTarget, asked, ran
 
-from cheapspec.core.acceptance import DraftToken
-from cheapspec.core.drafting import Draft
 from cheapspec.core.engine import Policy
 from cheapspec.core.lookup import Prediction
 from cheapspec.core.money import Prices
-from cheapspec.core.planner import UNKNOWN_AGREEMENT, ContextPrices
-from cheapspec.core.priors import STATIC_AGREEMENT, StaticRates
+from cheapspec.core.planner import ContextPrices
 from cheapspec.testing.scripted import ScriptedTarget
 from cheapspec.testing.toy import WORDS, ToyModel
 
@@ -78,27 +74,3 @@ def test_a_prediction_that_keeps_failing_is_given_up() -> None:
     assert outcome.text == SAID and outcome.played.purposes()[-1] == "continue"
     assert 1 <= outcome.tally.rounds <= 3
     assert outcome.tally.handoff_tokens > 0.9 * (outcome.tally.reply_tokens or 0)
-
-
-def given_text(*texts: str, drafter: str = "prediction", static: bool = True) -> Draft:
-    return Draft(tuple(DraftToken(text) for text in texts), drafter, static=static)
-
-
-def test_a_rate_begins_at_its_prior_and_is_moved_by_what_was_looked_at() -> None:
-    """Pieces up to the miss and the miss itself count; those after it do not, and each drafter has its own rate."""
-    rates, draft = StaticRates(), given_text("one", " two", " three", " four")
-    assert math.isclose(rates.unknown(draft), STATIC_AGREEMENT["prediction"])
-    rates.learn(draft, len("one two"), missed=True)
-    assert math.isclose(rates.unknown(draft), (9.7 + 2) / (10 + 3))
-    rates.learn(draft, len(draft.text), missed=False)
-    assert math.isclose(rates.unknown(draft), (9.7 + 6) / (10 + 7))
-    assert math.isclose(rates.unknown(given_text("one", drafter="lookup")), STATIC_AGREEMENT["lookup"])
-
-
-def test_a_models_draft_neither_has_a_prior_of_its_own_nor_moves_one() -> None:
-    """What is unknown of a model's tokens stays at the measured mean, whatever the model is called."""
-    rates, draft = StaticRates(), given_text("one", static=False)
-    rates.learn(draft, 0, missed=True)
-    assert rates.unknown(draft) == UNKNOWN_AGREEMENT
-    assert math.isclose(rates.unknown(given_text("one")), STATIC_AGREEMENT["prediction"])
-    assert math.isclose(rates.unknown(given_text("one", drafter="other")), UNKNOWN_AGREEMENT)

@@ -72,8 +72,8 @@ DRAFTERS: dict[str, Drafter] = {
 @pytest.mark.parametrize("drafter", DRAFTERS.values(), ids=DRAFTERS)
 @pytest.mark.parametrize(("seed", "tokens"), [(1, 1), (5, 2), (5, 4)])
 def test_every_reply_has_the_targets_own_probability(seed: int, tokens: int, drafter: Drafter) -> None:
-    """Temperature 1, the rest of the vocabulary in one bucket: rounds, corrections, bonus tokens, fetched tokens (halves
-    of characters and control tokens among them), the end of the turn, the limit, the hand-off.
+    """Temperature 1, the rest of the vocabulary in one bucket: rounds, corrections, bonus tokens, fetched tokens
+    (halves of characters and control tokens among them), the end of the turn, the limit, the hand-off.
     """
     model, request = TinyModel(seed), question(1.0)
     found, lost, played = computed(model, request, drafter, tokens)
