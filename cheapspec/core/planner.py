@@ -199,7 +199,7 @@ def plan(
     )
     if course.value > _ROUNDING * rates.output:
         return Decision("score", course.tokens, course.value, f"score {numbers}", best_tokens=course.tokens)
-    reason = "not_worth_it" if unit == "$" else "latency"
+    reason: str = "not_worth_it" if unit == "$" else "latency"
     return Decision(stop, 0, course.value, f"not worth it: at best {numbers}", reason, course.tokens)
 
 

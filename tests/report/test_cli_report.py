@@ -46,7 +46,8 @@ def url(tmp_path: Path) -> str:
     ledger = DatabaseLedger(url)
     ask(ledger, "a", "speculate", ("score", "0.3"), session="nightly", model="=HYPERLINK(1)", rule="exact",
         rounds=1, drafted_tokens=8, accepted_tokens=8, baseline_usd="0.2", total=1.0)  # fmt: skip
-    ask(ledger, "b", "direct", ("direct", "0.1"), at=NOON + 86_400, reason="not_worth_it", baseline_usd="0.1")
+    ask(ledger, "b", "direct", ("direct", "0.1"), at=NOON + 86_400, reason="not_worth_it", baseline_usd="0.1",
+        baseline="exact")  # fmt: skip
     ask(ledger, "c", "bypass", ("direct", None), at=NOON + 86_400, reason="tools", session="other")
     ledger.close()
     return url
