@@ -12,7 +12,7 @@ export PIP_NO_WARN_SCRIPT_LOCATION := 1
 unexport PYTHONPATH VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
-.PHONY: demo test check engines services compat compat-all compat-openai compat-openai-lowest record bench bench-lossy docs clean
+.PHONY: demo test check engines services compat compat-all compat-clients compat-openai compat-openai-lowest record bench bench-lossy docs clean
 
 # --- environments: a stamp file each, remade when the declared dependencies change ----------------
 
@@ -80,7 +80,9 @@ services: $(VENV)/dev.stamp
 # Other people's clients against the embedded engines, and openai-python's own tests with our classes in its place.
 CLIENTS := pydantic_ai langchain instructor openai_agents litellm llm
 
-compat: $(CLIENTS:%=compat-%) compat-openai
+compat: compat-clients compat-openai
+
+compat-clients: $(CLIENTS:%=compat-%)
 
 compat-all: compat compat-openai-lowest
 
