@@ -7,8 +7,8 @@ Rules
 * The caller's bytes stay as they are; the field is put at their end. Only a body that has ``stream_options`` already
   is written anew.
 * A server that refuses the field is asked again without it, once, and not again as long as this process lives. A
-  400 or 422 costs nothing, and servers say it in any words and any language, so each may be meant for the field:
-  only where the error names another of the request's own parameters (OpenAI's ``param``) is it the caller's.
+  refusal may be meant for the field if it names it, or speaks of some unknown field, or says nothing that can be
+  read; whatever else is wrong with a request is not asked twice.
 """
 
 from __future__ import annotations
@@ -26,8 +26,16 @@ from cheapspec.drive.urls import streams, written
 __all__ = ["asking", "refuses"]
 
 _OPTIONS = "stream_options"
+_EXPLAINED = ("error", "detail", "message", "errors")  # OpenAI's, FastAPI's and plain shapes of an error
 _ADDED = b',"stream_options":{"include_usage":true}}'
 _NAMED = re.compile(rb"stream.?options|include.?usage", re.IGNORECASE)
+_UNKNOWN_FIELD = re.compile(
+    rb"(unknown|unrecogni[sz]ed|unexpected|unsupported|extra|additional|invalid|unpermitted|not.(allowed|permitted)).{0,20}"
+    rb"(field|argument|parameter|param\b|input|propert|key|option|keyword)"
+    rb"|(field|argument|parameter|param|input|propert\w*|key|option|keyword)s?.{0,40}"
+    rb"(unknown|not.(allowed|permitted|supported|recogni[sz]ed|known)|unsupported)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def asking(runtime: Runtime, passed: Passed) -> httpx2.Request | None:
@@ -52,8 +60,8 @@ def asking(runtime: Runtime, passed: Passed) -> httpx2.Request | None:
     )
 
 
-def refuses(status: int, body: bytes, asked: bytes = b"") -> bool:
-    """Whether an error may be meant for the field that was added. ``asked``: the caller's own body."""
+def refuses(status: int, body: bytes) -> bool:
+    """Whether an error may be meant for the field that was added."""
     if status not in (400, 422):
         return False
     if _NAMED.search(body) is not None:
@@ -62,17 +70,10 @@ def refuses(status: int, body: bytes, asked: bytes = b"") -> bool:
         told = as_mapping(json.loads(body))
     except (ValueError, RecursionError):
         return True
+    if not any(told.get(name) for name in _EXPLAINED):
+        return True
     param = as_mapping(told.get("error")).get("param")
-    return not (isinstance(param, str) and _is_field(param, asked))
-
-
-def _is_field(param: str, asked: bytes) -> bool:
-    """Whether it is a parameter of the caller's, as ``messages[0].content`` is."""
-    name = re.split(r"[.\[]", param, maxsplit=1)[0]
-    try:
-        return name in as_mapping(json.loads(asked))
-    except (ValueError, RecursionError):
-        return False
+    return not param and _UNKNOWN_FIELD.search(body) is not None
 
 
 def _content(request: httpx2.Request) -> bytes | None:

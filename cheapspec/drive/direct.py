@@ -118,7 +118,7 @@ def _attempt(
     if not isinstance(outcome, httpx2.Response) or outcome.status_code not in (400, 422):
         return outcome, read
     body: bytes | Exception = yield ReadAll(Channel(outcome))
-    if isinstance(body, Exception) or not refuses(outcome.status_code, body, asked.content):
+    if isinstance(body, Exception) or not refuses(outcome.status_code, body):
         return outcome, read
     again, read = yield from _call(books, passed, job, passed.request, kind, stream=True, asked=False)
     if isinstance(again, httpx2.Response) and again.status_code < 300:
