@@ -157,10 +157,8 @@ def test_the_tail_of_chi_squared_is_right() -> None:
     ("shaping", "guess"),
     [
         ({"temperature": 1, "top_p": 1}, "One, two, three"),
-        ({"temperature": 0.7, "top_p": 0.8}, "One, two, three"),
-        ({"temperature": 0.6, "top_p": 1}, "1, 2, 3"),
     ],
-    ids=["whole", "nucleus", "cool"],
+    ids=["whole"],
 )
 def test_replies_are_distributed_as_the_targets_own(place: Place, shaping: dict[str, Any], guess: str) -> None:
     """χ² over :data:`SAMPLES` replies a side; tokens were accepted, and the target's own came in between."""
