@@ -141,7 +141,7 @@ def test_b16e_error_replies_do_not_empty_the_pool(temperature: int) -> None:
     with servers("sync") as pair:
         pair.says("one two three in Paris", "one two")
         for purpose in ("score", "continue", "direct"):
-            pair.target.plan(purpose, Status(429), times=20)
+            pair.target.plan(purpose, Status(429), times=200)
         http = httpx2.Client(verify=False, limits=httpx2.Limits(max_connections=2))
         options = {**pair.client_options(), "timeout": httpx2.Timeout(10.0, pool=2.0), "max_retries": 0}
         with OpenAI(speculation=pair.speculation(), **{**options, "http_client": http}) as client:
