@@ -18,6 +18,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import cached_property
 
 from cheapspec.core.acceptance import DraftToken
 from cheapspec.core.allowance import at_risk
@@ -65,7 +66,6 @@ class Chooser:
     def __init__(self, job: Job, turn: Turn) -> None:
         self._job = job
         self._turn = turn
-        self._bound: int | None = None
 
     def limit(self) -> int:
         """How long a draft may be."""
@@ -161,7 +161,7 @@ class Chooser:
         assert job.prices is not None
         turn.tell()
         known = turn.context.prompt_tokens
-        prompt = self._prompt_bound() if known is None else known
+        prompt = self._prompt_bound if known is None else known
         count = sum(
             1 if token.logprob is not None else max(1, token_bound(token.text)) for token in draft.tokens[:draft_tokens]
         )
@@ -187,12 +187,11 @@ class Chooser:
             worst = max(worst, told)
         return worst
 
+    @cached_property
     def _prompt_bound(self) -> int:
         """The most tokens that the prompt can be. The body is written once a request, not once a round."""
-        if self._bound is None:
-            body = json.dumps(self._job.request.body, ensure_ascii=False, separators=(",", ":"))
-            self._bound = input_bound(self._job.request.body, size_of(body))
-        return self._bound
+        body = json.dumps(self._job.request.body, ensure_ascii=False, separators=(",", ":"))
+        return input_bound(self._job.request.body, size_of(body))
 
     def context_tokens(self) -> int:
         """Prompt and verified reply. A text route tells the prompt's length only with its first score: until

@@ -57,7 +57,8 @@ def fetch(
     the reply is finished. ``latest``: when no other draw is chosen.
     """
     banned = sampler.spread.banned
-    for left in reversed(range(LONGEST - _CHARACTER + 1)):
+    left = LONGEST - _CHARACTER
+    while True:
         drawn = yield from _ask(turn, target, turn.context, banned, sampler.seed())
         if isinstance(drawn, Unusable):
             return drawn
@@ -70,14 +71,14 @@ def fetch(
                 return (yield from _end(turn))
             return (yield from _add(turn, target, drawn, draws))
         if not left or (latest is not None and turn.calls.now >= latest):
-            break
+            return Unusable("sampling", "the token of the rest was rejected, and is left to the target", continues=True)
+        left -= 1
         token = sampler.choose()
         follow = None if token is None else target.follow(token)
         if follow is not None:
             if follow.ends_turn:
                 return (yield from _end(turn))
             return (yield from _add_listed(turn, target, follow))
-    return Unusable("sampling", "the token of the rest was rejected, and is left to the target", continues=True)
 
 
 def _ask(
