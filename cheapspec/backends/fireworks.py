@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from cheapspec.backends.openai_wire import id_of, ids_of
+from cheapspec.backends.openai_wire import NEUTRAL_SAMPLING, id_of, ids_of
 from cheapspec.backends.text_route import Position, surfaces_of
 from cheapspec.backends.text_target import LISTED, Scored, TextTarget, items, judged
 from cheapspec.core.effects import Usage
@@ -38,16 +38,7 @@ class FireworksTarget(TextTarget):
     """Fireworks, by text on either route."""
 
     name = "fireworks"
-    neutral: ClassVar[Mapping[str, Any]] = {
-        "temperature": 0,
-        "top_p": 1,
-        "top_k": 0,
-        "min_p": 0,
-        "repetition_penalty": 1,
-        "presence_penalty": 0,
-        "frequency_penalty": 0,
-        "n": 1,
-    }
+    neutral: ClassVar[Mapping[str, Any]] = {**NEUTRAL_SAMPLING, "top_k": 0}
     always: ClassVar[Mapping[str, Any]] = {"context_length_exceeded_behavior": "error"}
 
     def question(self, request: Request, context: Context, sent: str) -> Mapping[str, Any]:

@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import Any
 
 from cheapspec.backends import vllm_ids
-from cheapspec.backends.openai_wire import carry, continuing, ids_of, refusal
+from cheapspec.backends.openai_wire import NEUTRAL_SAMPLING, carry, ids_of, refusal
 from cheapspec.backends.text_target import LISTED
 from cheapspec.backends.token_memory import TokenMemory
 from cheapspec.core.acceptance import Alternative, TargetLogprob, shows_distribution, usable
@@ -35,17 +35,7 @@ from cheapspec.core.untyped import as_list, as_mapping, is_number
 
 __all__ = ["SglangTarget"]
 
-_NEUTRAL: Mapping[str, Any] = {
-    "temperature": 0,
-    "top_p": 1,
-    "top_k": -1,
-    "min_p": 0,
-    "repetition_penalty": 1,
-    "presence_penalty": 0,
-    "frequency_penalty": 0,
-    "n": 1,
-    "max_new_tokens": 1,
-}
+_NEUTRAL: Mapping[str, Any] = {**NEUTRAL_SAMPLING, "max_new_tokens": 1}
 _SAMPLING_FIELDS = (
     *("temperature", "top_p", "top_k", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty"),
     *("repetition_penalty", "logit_bias", "stop_token_ids", "stop_regex", "no_stop_trim", "ignore_eos", "min_tokens"),
@@ -193,20 +183,7 @@ class SglangTarget:
 
     def continue_(self, request: Request, context: Context, max_tokens: int | None) -> Streaming[TargetPiece]:
         """The hand-off from exactly these ids, with the caller's own sampling."""
-        ids = context.ids or ()
-        if max_tokens is None and isinstance(context.extra, int):
-            max_tokens = max(1, context.extra - len(ids))
-        body: dict[str, Any] = {
-            "model": request.model,
-            "prompt": list(ids),
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "return_token_ids": True,
-            **carry(request, _SAMPLING_FIELDS),
-        }
-        if max_tokens is not None:
-            body["max_tokens"] = max_tokens
-        return continuing("completions", body, "completion")
+        return vllm_ids.continue_(request, context, max_tokens, _SAMPLING_FIELDS)
 
 
 def _prompt_of(request: Request) -> dict[str, Any]:

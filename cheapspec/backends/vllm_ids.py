@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -264,8 +265,10 @@ def advance(
     )
 
 
-def continue_(request: Request, context: Context, max_tokens: int | None) -> Streaming[TargetPiece]:
-    """The hand-off from exactly these ids, with the caller's own sampling."""
+def continue_(
+    request: Request, context: Context, max_tokens: int | None, fields: Sequence[str] = SAMPLING_FIELDS
+) -> Streaming[TargetPiece]:
+    """The hand-off from exactly these ids, with those of the caller's own sampling fields that the server knows."""
     ids = context.ids or ()
     if max_tokens is None and isinstance(context.extra, int):
         max_tokens = max(1, context.extra - len(ids))  # as the chat route does; a completion always says its limit
@@ -275,7 +278,7 @@ def continue_(request: Request, context: Context, max_tokens: int | None) -> Str
         "stream": True,
         "stream_options": {"include_usage": True},
         "return_token_ids": True,
-        **carry(request, SAMPLING_FIELDS),
+        **carry(request, fields),
     }
     if max_tokens is not None:
         body["max_tokens"] = max_tokens

@@ -38,6 +38,7 @@ from decimal import (
 from cheapspec.core.effects import Usage
 
 __all__ = [
+    "CONTEXT",
     "MOST_USD",
     "Charge",
     "LocalPrice",
@@ -59,12 +60,13 @@ _MILLION = Decimal(1_000_000)
 _HOUR = 3600
 _NANO = Decimal("0.000000001")
 _STANDARD_TIERS = frozenset({"", "auto", "default", "standard"})
-_CONTEXT = Context(prec=60, rounding=ROUND_HALF_EVEN, traps=[InvalidOperation, DivisionByZero, Overflow])
+CONTEXT = Context(prec=60, rounding=ROUND_HALF_EVEN, traps=[InvalidOperation, DivisionByZero, Overflow])
+"""Of all arithmetic with money: the application\'s own may round to four digits, or raise."""
 
 
 def money_context() -> AbstractContextManager[Context]:
     """A ``with`` block in which decimal arithmetic is money's: 60 digits, whatever the caller's context says."""
-    return localcontext(_CONTEXT)
+    return localcontext(CONTEXT)
 
 
 def known_usd(usd: Decimal | None) -> Decimal | None:

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from decimal import (
-    ROUND_CEILING,
-    ROUND_HALF_EVEN,
-    Context,
-    Decimal,
-    DecimalException,
-    DivisionByZero,
-    InvalidOperation,
-    Overflow,
-)
+from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal, DecimalException
+
+from cheapspec.core.money import CONTEXT
 
 __all__ = ["from_nano", "to_nano"]
 
 _DIGITS = 9
-_CONTEXT = Context(prec=60, rounding=ROUND_HALF_EVEN, traps=[InvalidOperation, DivisionByZero, Overflow])
-"""The application's own context may round to four digits, or raise."""
 
 _LARGEST = 2**63 - 1
 
@@ -29,8 +20,8 @@ def to_nano(usd: Decimal | str | None, *, up: bool = False) -> int | None:
     if usd is None:
         return None
     try:
-        nano = Decimal(usd, _CONTEXT).scaleb(_DIGITS, _CONTEXT)
-        nano = nano.to_integral_value(ROUND_CEILING if up else ROUND_HALF_EVEN, _CONTEXT)
+        nano = Decimal(usd, CONTEXT).scaleb(_DIGITS, CONTEXT)
+        nano = nano.to_integral_value(ROUND_CEILING if up else ROUND_HALF_EVEN, CONTEXT)
     except (DecimalException, TypeError, ValueError):
         return None
     return int(nano) if nano.is_finite() and nano.copy_abs() <= _LARGEST else None
@@ -38,4 +29,4 @@ def to_nano(usd: Decimal | str | None, *, up: bool = False) -> int | None:
 
 def from_nano(nano: int | None) -> Decimal | None:
     """Nano-dollars as dollars."""
-    return None if nano is None else Decimal(nano).scaleb(-_DIGITS, _CONTEXT)
+    return None if nano is None else Decimal(nano).scaleb(-_DIGITS, CONTEXT)
