@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from cheapspec.core.drafting import given_draft
 from cheapspec.core.effects import Usage
 from cheapspec.core.ports import Drafter
 from cheapspec.core.request import Request
@@ -21,8 +22,8 @@ from cheapspec.core.untyped import as_list, as_mapping
 
 __all__ = ["Drafted", "Spoken", "draft_row", "spoken", "static_row"]
 
-PIECES = 64
-"""Word-like pieces that a drafter of given text is asked for at a position."""
+PIECES = 512
+"""Word-like pieces that a drafter of given text is asked for at a position: as many as the engine asks for at most."""
 
 
 @dataclass(frozen=True)
@@ -151,21 +152,26 @@ def draft_row(ask: Ask, said: Spoken, name: str) -> DraftRow:
 
 
 def static_row(drafter: Drafter, request: Request, said: Spoken, count: Callable[[str], int]) -> StaticRow:
-    """A drafter of given text along the reply. ``count``: how many target tokens a text has."""
+    """A drafter of given text along the reply. ``count``: how many target tokens a text has. The row is ``whole`` if
+    each proposal claims the reply's end, as the engine takes it (:func:`cheapspec.core.drafting.given_draft`).
+    """
     proposed: list[int | None] = []
     right: list[int | None] = []
+    claims: list[bool] = []
     for at in range(len(said.sizes)):
         if said.inside(at):
             proposed.append(None)
             right.append(None)
             continue
-        tokens = drafter.propose(request, said.before(at), PIECES) or ()
-        text = "".join(token.text for token in tokens).encode()
-        good = said.covered(at, said.offsets[at] + common(said.data[said.offsets[at] :], text)) - at
-        rest = text[said.offsets[at + good] - said.offsets[at] :].decode("utf-8", "replace")
+        draft = given_draft(drafter, request, said.before(at), PIECES)
+        text = "" if draft is None else draft.text
+        claims += [draft.end == "stop"] if draft is not None and text else []
+        data = text.encode("utf-8", "replace")
+        good = said.covered(at, said.offsets[at] + common(said.data[said.offsets[at] :], data)) - at
+        rest = data[said.offsets[at + good] - said.offsets[at] :].decode("utf-8", "replace")
         proposed.append(good + (count(rest) if rest else 0))
         right.append(good)
-    return StaticRow(drafter.name, tuple(proposed), tuple(right))
+    return StaticRow(drafter.name, tuple(proposed), tuple(right), bool(claims) and all(claims))
 
 
 def common(one: bytes, other: bytes) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cheapspec.bench.spoken import Drafted, Spoken, draft_row, spoken, static_row
+from cheapspec.bench.spoken import PIECES, Drafted, Spoken, draft_row, spoken, static_row
 from cheapspec.core.effects import Usage
 from cheapspec.core.lookup import Prediction, PromptLookup
 from cheapspec.core.request import Request
@@ -126,6 +126,23 @@ def test_lookup_and_prediction_are_counted_in_target_tokens() -> None:
     nothing = static_row(PromptLookup(), request, reply, len)
     assert nothing.right == (0,) * 5
     assert nothing.proposed == (0,) * 5
+
+
+def test_a_prediction_claims_the_end_as_it_does_in_production_and_lookup_does_not() -> None:
+    """A prediction that is proposed to its end claims the reply's end with it; one too long for a draft does not, and
+    neither does what merely occurred in the conversation.
+    """
+    earlier = {"role": "user", "content": "say one two three four again"}
+    request = Request("chat", {}, "m", False, (earlier,), prediction="one two three four\n")
+    reply = said("one", " two", " three", " four")
+    assert static_row(Prediction(), request, reply, len).whole
+    assert not static_row(PromptLookup(), request, reply, len).whole
+    long = Request("chat", {}, "m", False, (earlier,), prediction="one two three four" + " five" * PIECES)
+    row = static_row(Prediction(), long, reply, lambda text: len(text.split()))
+    assert not row.whole
+    assert row.proposed[0] == PIECES, "as long as the longest draft of production"
+    none = Request("chat", {}, "m", False, (earlier,), prediction="")
+    assert not static_row(Prediction(), none, reply, len).whole
 
 
 def completion(text: str, tokens: list[list[int]] | None, finish: str = "stop") -> Any:
