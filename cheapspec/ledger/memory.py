@@ -33,6 +33,7 @@ from cheapspec.core.estimate import Counts, Delta, EstimateTable, Row
 from cheapspec.core.money import format_usd, money_context
 from cheapspec.core.ports import Call, CallRow, RequestRow
 from cheapspec.core.records import CallRecord, RequestRecord
+from cheapspec.ledger.memory_shadows import ShadowTable
 
 __all__ = ["CallRecord", "MemoryLedger", "RequestRecord", "Totals"]
 
@@ -91,10 +92,11 @@ class _Entry:
     traces: list[Trace] = field(default_factory=list[Trace])
 
 
-class MemoryLedger:
+class MemoryLedger(ShadowTable):
     """Implements :class:`cheapspec.core.ports.Ledger`. Safe to share between threads and clients."""
 
     def __init__(self, capacity: int = 10_000, trace_tokens: int = 200_000) -> None:
+        super().__init__(max(capacity, 1))
         self._capacity = max(capacity, 1)
         self._trace_tokens = trace_tokens
         self._traces: deque[tuple[str, int]] = deque()
@@ -111,6 +113,7 @@ class MemoryLedger:
 
     def renew_locks(self) -> None:
         """After a fork, in the child."""
+        super().renew_locks()
         self._lock = RLock()
 
     def estimates(self, target: str, workload: str | None = None) -> Counts:

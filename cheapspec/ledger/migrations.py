@@ -121,6 +121,29 @@ MIGRATIONS = (
             "CREATE INDEX risks_owner ON risks (owner)",
         ),
     ),
+    Migration(
+        3,
+        "What lossy rules were seen to lose, and what is promised of them",
+        (
+            # No earlier version wrote certificates.
+            "DROP TABLE certificates",
+            """CREATE TABLE certificates (
+                certificate_id TEXT PRIMARY KEY NOT NULL, at DOUBLE PRECISION NOT NULL, workload TEXT NOT NULL,
+                rule TEXT NOT NULL, prompt_version TEXT NOT NULL, draft TEXT NOT NULL, target TEXT NOT NULL,
+                fingerprint TEXT, comparison TEXT NOT NULL, threshold DOUBLE PRECISION, n INTEGER NOT NULL,
+                failures INTEGER NOT NULL, accepted INTEGER NOT NULL, loss DOUBLE PRECISION NOT NULL,
+                confidence DOUBLE PRECISION NOT NULL, seen_until DOUBLE PRECISION NOT NULL,
+                expires_at DOUBLE PRECISION NOT NULL, chance DOUBLE PRECISION, revoked_at DOUBLE PRECISION,
+                revoked_why TEXT)""",
+            """CREATE TABLE shadows (
+                request_id TEXT NOT NULL, rule TEXT NOT NULL, kind TEXT NOT NULL, at DOUBLE PRECISION NOT NULL,
+                workload TEXT NOT NULL, prompt_version TEXT NOT NULL, draft TEXT NOT NULL, target TEXT NOT NULL,
+                fingerprint TEXT, outcome TEXT NOT NULL, score DOUBLE PRECISION, comparison TEXT NOT NULL,
+                equal BOOLEAN, bad BOOLEAN, chance DOUBLE PRECISION, why TEXT NOT NULL, draft_text TEXT,
+                PRIMARY KEY (request_id, rule, kind))""",
+            "CREATE INDEX shadows_workload ON shadows (workload, target, at)",
+        ),
+    ),
 )
 LATEST = MIGRATIONS[-1].version
 

@@ -22,7 +22,16 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from cheapspec.core.books import Cap
 from cheapspec.ledger.cleaning import cleaner
-from cheapspec.ledger.schema import calls, capabilities, estimates, requests, sessions, traces
+from cheapspec.ledger.schema import (
+    calls,
+    capabilities,
+    certificates,
+    estimates,
+    requests,
+    sessions,
+    shadows,
+    traces,
+)
 from cheapspec.ledger.tickets import WriteTicket
 
 __all__ = [
@@ -52,8 +61,11 @@ class Kind(IntEnum):
     CLOSE_SESSION = 9
     CAPABILITY = 10
     ESTIMATE = 11
-    ALLOWANCE = 12
-    FLUSH = 13
+    SHADOW = 12
+    CERTIFICATE = 13
+    REVOKE = 14
+    ALLOWANCE = 15
+    FLUSH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +225,14 @@ class Statements:
             Kind.TRACE: insert_ignoring(traces, dialect, [column.name for column in traces.columns]),
             Kind.CAPABILITY: insert_replacing(capabilities, dialect),
             Kind.ESTIMATE: insert_adding(estimates, dialect, ("trials", "hits", "predicted"), "kept"),
+            Kind.SHADOW: insert_ignoring(shadows, dialect, [column.name for column in shadows.columns]),
+            Kind.CERTIFICATE: insert_ignoring(certificates, dialect, [column.name for column in certificates.columns]),
+            Kind.REVOKE: Statement(
+                certificates.update()
+                .where(certificates.c.certificate_id == bindparam("key"), certificates.c.revoked_at.is_(None))
+                .values(revoked_at=bindparam("revoked_at"), revoked_why=bindparam("revoked_why")),
+                dialect,
+            ),
             Kind.CLOSE_CALL: Statement(
                 calls.update()
                 .where(calls.c.call_id == bindparam("key"))
@@ -249,6 +269,7 @@ class Statements:
 
         tables = {Kind.OPEN_SESSION: sessions, Kind.OPEN_CALL: calls, Kind.CLOSE_CALL: calls, Kind.TRACE: traces}
         tables |= {Kind.CLOSE_SESSION: sessions, Kind.CAPABILITY: capabilities, Kind.ESTIMATE: estimates}
+        tables |= {Kind.SHADOW: shadows, Kind.CERTIFICATE: certificates, Kind.REVOKE: certificates}
         self._clean = {kind: cleaner(tables.get(kind, requests), ("key",)) for kind in self._inserts}
 
     def write(self, cursor: Any, kind: Kind, rows: Sequence[dict[str, Any]]) -> None:

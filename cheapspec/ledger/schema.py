@@ -28,6 +28,7 @@ __all__ = [
     "risks",
     "schema_version",
     "sessions",
+    "shadows",
     "traces",
 ]
 
@@ -254,17 +255,55 @@ capabilities = Table(
     Column("expires_at", Double, nullable=False),
 )
 
+shadows = Table(
+    "shadows",
+    metadata,
+    Column("request_id", Text, primary_key=True),
+    Column("rule", Text, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("workload", Text, nullable=False),
+    Column("prompt_version", Text, nullable=False),
+    Column("draft", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("fingerprint", Text),
+    Column("outcome", Text, nullable=False),
+    Column("score", Double),
+    Column("comparison", Text, nullable=False),
+    Column("equal", Boolean),
+    Column("bad", Boolean),
+    Column("chance", Double),
+    Column("why", Text, nullable=False),
+    Column("draft_text", Text),
+    Index("shadows_workload", "workload", "target", "at"),
+)
+"""What a rule said about a draft, and what the target replied (:class:`cheapspec.core.shadows.ShadowRow`). ``kind``:
+``shadow`` (the target answered the caller) or ``audit`` (the draft did, and the target was asked besides). Text only
+where the ledger keeps it."""
+
 certificates = Table(
     "certificates",
     metadata,
-    Column("workload", Text, primary_key=True),
-    Column("rule", Text, primary_key=True),
-    Column("at", Double, primary_key=True),
+    Column("certificate_id", Text, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("workload", Text, nullable=False),
+    Column("rule", Text, nullable=False),
+    Column("prompt_version", Text, nullable=False),
+    Column("draft", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("fingerprint", Text),
+    Column("comparison", Text, nullable=False),
     Column("threshold", Double),
-    Column("audited", Integer, nullable=False),
-    Column("bad", Integer, nullable=False),
-    Column("level", Double, nullable=False),
-    Column("loss_bound", Double, nullable=False),
-    Column("expires_at", Double),
+    Column("n", Integer, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("accepted", Integer, nullable=False),
+    Column("loss", Double, nullable=False),
+    Column("confidence", Double, nullable=False),
+    Column("seen_until", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("chance", Double),
+    Column("revoked_at", Double),
+    Column("revoked_why", Text),
 )
-"""What was promised of a lossy rule, and the audit that it rests on: ``loss_bound`` at confidence ``level``."""
+"""What was promised of a lossy rule, and the batch of :data:`shadows` that it rests on; without a ``threshold``: a look
+at a batch that bore no promise (:class:`cheapspec.core.shadows.CertificateRow`)."""

@@ -14,7 +14,7 @@ from cheapspec.core.info import Info
 from cheapspec.core.ports import RequestRow
 from cheapspec.ledger.database import DatabaseLedger
 from cheapspec.ledger.migrations import LATEST, MIGRATIONS, migrate
-from cheapspec.ledger.schema import allowances, estimates, metadata, risks, traces
+from cheapspec.ledger.schema import allowances, certificates, estimates, metadata, risks, shadows, traces
 from cheapspec.ledger.store import Store
 
 SNAPSHOTS = Path(__file__).parents[1] / "data" / "ledger"
@@ -120,6 +120,8 @@ def test_rows_of_every_earlier_version_survive(tmp_path: Path, version: int) -> 
     assert kept["cs-kept"].info["paid_usd"] == "0.000412"
     assert [call.status for call in kept["cs-kept"].calls] == ["ok", "expired"]
     assert kept["cs-kept"].calls[1].cost_usd is not None
+    assert [one.request_id for one in ledger.shadow_rows()] == ["cs-kept"] * (version >= 3)
+    assert [one.valid(one.at) for one in ledger.certificate_rows()] == [True] * (version >= 3)
     ledger.close()
 
 
@@ -151,6 +153,6 @@ def test_a_ledger_of_version_1_is_upgraded_where_it_stands(url: str) -> None:
     with ledger.read() as connection:
         (trace,) = connection.execute(traces.select()).all()
         assert (trace.ended, trace.model) == (None, None)
-        for table in (estimates, allowances, risks):
+        for table in (estimates, allowances, risks, shadows, certificates):
             assert connection.execute(table.select()).all() == []
     ledger.close()
