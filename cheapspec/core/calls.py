@@ -24,6 +24,7 @@ from cheapspec.core.effects import (
     Broke,
     Cancel,
     Cancelled,
+    Checked,
     Closed,
     Effect,
     Event,
@@ -142,7 +143,7 @@ class Calls:
         """
         assert self._open
         event = yield WaitAny(tuple(self._open), None if seconds is None else max(0.0, seconds))
-        assert event is not None and not isinstance(event, Cancelled | Risked)
+        assert event is not None and not isinstance(event, Cancelled | Risked | Checked)
         self.now = max(self.now, event.at)
         if isinstance(event, TimedOut):
             return False

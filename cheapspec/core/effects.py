@@ -17,6 +17,7 @@ Rules
 * ``Emit`` hands text to the caller, ``Finish`` ends the reply, ``GoDirect`` hands the caller's own
   request to the target untouched and ends the run.
 * ``Risk`` asks whether the request may go on to hold so many dollars of the allowance; answered with ``Risked``.
+* ``Check`` has something of the caller's run, which may block; answered with ``Checked``.
 * ``Note`` tells the driver a fact for the ledger or the log; answered with ``None``.
 * ``Cancelled`` is *sent* by the driver instead of an event when the caller is gone. After it only
   ``Note`` may be yielded.
@@ -25,7 +26,7 @@ Rules
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
@@ -36,6 +37,8 @@ __all__ = [
     "Broke",
     "Cancel",
     "Cancelled",
+    "Check",
+    "Checked",
     "Closed",
     "Effect",
     "Emit",
@@ -66,6 +69,8 @@ class Side(StrEnum):
 
     DRAFT = "draft"
     TARGET = "target"
+    JUDGE = "judge"
+    """A model that judges drafts and is reached at a URL of its own, with a key of its own."""
 
 
 class Source(StrEnum):
@@ -147,7 +152,7 @@ return its own "unusable" value; it never raises.
 @dataclass(frozen=True, slots=True)
 class Start:
     """Begin a call. ``call_id`` is chosen by the engine, unique within the run; ``host`` is the draft
-    host's root (``Drafter.base_url``), empty for the target.
+    host's root (``Drafter.base_url``) or the judge's API base, empty for the target.
     """
 
     call_id: int
@@ -214,6 +219,13 @@ class Risk:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """Run ``work``, which may block and must not raise: on a thread of its own where an event loop waits."""
+
+    work: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """A fact for ledger, log or facts table. ``kind`` says which; ``data`` is plain JSON."""
 
@@ -221,7 +233,7 @@ class Note:
     data: Mapping[str, Any]
 
 
-Effect = Start | WaitAny | Cancel | Emit | Finish | GoDirect | Risk | Note
+Effect = Start | WaitAny | Cancel | Emit | Finish | GoDirect | Risk | Check | Note
 
 
 # --- events ------------------------------------------------------------------------------------
@@ -293,10 +305,18 @@ class Risked:
 
 
 @dataclass(frozen=True, slots=True)
+class Checked:
+    """The answer to :class:`Check`: what its work returned."""
+
+    value: object
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Cancelled:
     """The caller is gone."""
 
     at: float = 0.0
 
 
-Event = Answered | Opened | Received | Closed | Broke | TimedOut | Risked | Cancelled
+Event = Answered | Opened | Received | Closed | Broke | TimedOut | Risked | Checked | Cancelled

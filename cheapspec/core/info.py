@@ -14,6 +14,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from cheapspec.core.money import format_usd, saved_usd
+from cheapspec.core.untyped import as_list, is_mapping
 
 __all__ = ["Info", "Seconds"]
 
@@ -42,7 +43,9 @@ class Info:
     ``fixed_draft_tokens``: the caller's ``draft_tokens=N``. ``local_usd``: the price of local drafting, a part of
     ``paid_usd``. ``forecast_usd``: the gain that the planner expected. ``target``: ``MODEL@BASE_URL``.
     ``prompt_tokens``, ``cached_prompt_tokens``, ``reply_tokens``: what the direct call alone would have been billed,
-    the counts under the baseline.
+    the counts under the baseline. ``verdicts``: what each rule said about a whole draft (``rule``, ``version`` of its
+    prompt, ``outcome``, ``score``, ``why``, ``chance``, ``drafter``); in a lossy reply the last one is its warrant, and
+    all of its tokens are ``unverified_tokens``.
     """
 
     decision: str
@@ -77,11 +80,17 @@ class Info:
     prompt_tokens: int | None = None
     cached_prompt_tokens: int | None = None
     reply_tokens: int | None = None
+    verdicts: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def on_trust(self) -> bool:
+        """The whole reply went out on a rule's word: no token of it was compared with one of the target's."""
+        return self.decision == "speculate" and self.lossy and self.rounds == 0
 
     @property
     def acceptance_rate(self) -> float | None:
-        """Accepted over drafted tokens; ``None`` when nothing was drafted."""
-        return self.accepted_tokens / self.drafted_tokens if self.drafted_tokens else None
+        """Accepted over drafted tokens; ``None`` when nothing was drafted, or no token was looked at."""
+        return self.accepted_tokens / self.drafted_tokens if self.drafted_tokens and not self.on_trust else None
 
     @property
     def saved_usd(self) -> Decimal | None:
@@ -93,6 +102,8 @@ class Info:
         """Target calls fewer than one a reply token, for a reply that was speculated; else 0."""
         if self.decision != "speculate":
             return 0
+        if self.on_trust:
+            return (self.reply_tokens or 0) - self.target_calls
         return self.accepted_tokens + self.corrected_tokens + self.handoff_tokens - self.target_calls
 
     def to_dict(self) -> dict[str, Any]:
@@ -128,6 +139,8 @@ class Info:
         for name in ("simulated", "lossy", "lenient_tokens"):
             if value := getattr(self, name):
                 out[name] = value
+        if self.verdicts:
+            out["verdicts"] = [dict(one) for one in self.verdicts]
         for name in ("target", *_ALONE):
             if (value := getattr(self, name)) is not None:
                 out[name] = value
@@ -152,6 +165,7 @@ class Info:
         values["priced_by"] = _read(data, "priced_by", str, "unknown")
         values["seconds"] = Seconds(*(float(_read(times, name, (int, float), 0.0)) for name in _TIMES))
         values |= {name: _read(data, name, bool, False) for name in ("simulated", "lossy")}
+        values["verdicts"] = tuple(one for one in as_list(data.get("verdicts")) if is_mapping(one))
         return cls(**values)
 
 

@@ -6,8 +6,10 @@ unknown price leaves the counts standing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Any
 
 from cheapspec.core.effects import Usage
 from cheapspec.core.info import Info, Seconds
@@ -28,7 +30,9 @@ class Tally:
     them, a verified end-of-turn token included; the baseline counts them. ``uncounted``: a call may have been
     billed of which no usage is known, not even an estimate; what was paid is unknown then. ``forecast_usd``: the
     gain that the planner expected before the first round. ``local_tokens``:
-    what draft models wrote, used or not; ``local_price``: what that costs.
+    what draft models wrote, used or not; ``local_price``: what that costs. ``elsewhere``: calls to models other than
+    the target (a judge), each with its own prices. ``lossy``: the reply went out on a rule's word; ``verdicts``: what
+    the rules said.
     """
 
     rule: str = "exact"
@@ -57,6 +61,14 @@ class Tally:
     known_reply_tokens: int = 0
     local_tokens: int = 0
     local_price: LocalPrice | None = None
+    elsewhere: list[tuple[Usage, Prices | None]] = field(default_factory=list[tuple[Usage, "Prices | None"]])
+    lossy: bool = False
+    verdicts: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+
+    @property
+    def billed(self) -> list[Usage]:
+        """Of every call that was billed, whoever answered it."""
+        return [*self.usages, *(usage for usage, _ in self.elsewhere)]
 
     def spend(self, usage: Usage) -> None:
         """A billed call reported its usage."""
@@ -84,8 +96,8 @@ class Tally:
         if self.uncounted:
             return None
         total = Decimal(0)
-        for usage in self.usages:
-            amount = charge(usage, prices, self.tier).usd
+        charges = [charge(usage, prices, self.tier) for usage in self.usages]
+        for amount in (one.usd for one in (*charges, *(charge(*pair) for pair in self.elsewhere))):
             if amount is None:
                 return None
             total += amount
@@ -134,7 +146,7 @@ class Tally:
         whole reply, end of turn included, as output. It is *estimated*, since a direct call was not made.
         """
         paid, local = self.paid(prices), self.local_usd()
-        told = any(usage.cost_usd is not None for usage in self.usages)
+        told = any(usage.cost_usd is not None for usage in self.billed)
         prompt = self.prompt_tokens or 0
         alone = Usage(prompt, self.reply_tokens or 0, self._cached(prompt), service_tier=self._served_tier())
         reply = charge(alone, prices, self.tier).usd
@@ -152,11 +164,12 @@ class Tally:
             handoff_tokens=self.handoff_tokens,
             unverified_tokens=self.unverified_tokens,
             lenient_tokens=self.lenient_tokens,
-            lossy=self.lenient_tokens > 0,
-            target_calls=len(self.usages),
-            input_tokens=sum(usage.input_tokens for usage in self.usages),
-            cached_input_tokens=sum(usage.cached_tokens or 0 for usage in self.usages),
-            output_tokens=sum(usage.output_tokens for usage in self.usages),
+            lossy=self.lossy or self.lenient_tokens > 0,
+            verdicts=tuple(self.verdicts),
+            target_calls=len(self.billed),
+            input_tokens=sum(usage.input_tokens for usage in self.billed),
+            cached_input_tokens=sum(usage.cached_tokens or 0 for usage in self.billed),
+            output_tokens=sum(usage.output_tokens for usage in self.billed),
             paid_usd=paid if paid is None or local is None else paid + local,
             local_usd=local,
             baseline_usd=reply,

@@ -4,6 +4,7 @@ Rules
 -----
 * Every event takes a millisecond, a wait that nothing ends takes as long as it says. Nothing sleeps.
 * The permit, where there is one, answers what may be risked; without one everything may.
+* What is to be checked is checked at once, here.
 * Calls are answered by a function from a :class:`~cheapspec.core.effects.Start` to a reply, a broken
   call, or nothing (a server that hangs).
 """
@@ -19,6 +20,8 @@ from cheapspec.core.effects import (
     Broke,
     Cancel,
     Cancelled,
+    Check,
+    Checked,
     Closed,
     Effect,
     Emit,
@@ -104,6 +107,8 @@ def play(
             case Risk(worst):
                 granted = permit is None or permit.admit(worst)
                 told = Risked(granted if isinstance(granted, bool) else granted.value is True, played.seconds)
+            case Check(work):
+                told = Checked(work(), played.seconds)
             case Finish():
                 played.finish = effect
             case GoDirect():
@@ -152,5 +157,7 @@ def _at(event: Event, at: float) -> Event:
             return TimedOut(at)
         case Risked():
             return Risked(event.granted, at)
+        case Checked():
+            return Checked(event.value, at)
         case Cancelled():
             return Cancelled(at)
