@@ -36,7 +36,7 @@ class Request:
     (``max_completion_tokens`` or ``max_tokens``), ``None``: none given. ``prediction``: the text of
     OpenAI's predicted-outputs parameter, ``None`` when absent. ``options``: what stood under the body's
     extra key ``cheapspec``, which ``body`` no longer has. ``sampling``: how tokens are to be chosen, once that
-    is settled.
+    is settled. ``barred``: why no target may score drafts of it, though a rule about a whole draft may be tried.
     """
 
     kind: str
@@ -51,6 +51,12 @@ class Request:
     include_usage: bool = False
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     sampling: Sampling | None = None
+    barred: Bypass | None = None
+
+    @property
+    def formatted(self) -> bool:
+        """Whether the reply must be JSON (``response_format``)."""
+        return as_mapping(self.body.get("response_format")).get("type") in _FORMATS
 
     @property
     def seed(self) -> int | None:
@@ -103,6 +109,9 @@ _MOVES_ARGMAX = frozenset(
 )
 """Defaults that can make another token than the likeliest the one that temperature 0 writes."""
 
+_FORMATS = ("json_object", "json_schema")
+"""Formats that a validator can check (OpenAI's API reference, ``response_format``, 2026-11)."""
+
 _ONLY_CHAT = frozenset(["messages", "prediction"])
 _ONLY_COMPLETION = frozenset(["prompt"])
 
@@ -118,8 +127,11 @@ _MESSAGE_KEYS = frozenset(
 )
 
 
-def admit(method: str, path: str, headers: Mapping[str, str], body: bytes) -> Request | Bypass:
+def admit(method: str, path: str, headers: Mapping[str, str], body: bytes, *, whole: bool = False) -> Request | Bypass:
     """Whether a request is ours to consider. Never raises.
+
+    ``whole``: also where only a rule about a whole draft may be tried: thoughts that are not switched off, and a JSON
+    format. The request then says what bars the others (``Request.barred``).
 
     ``path`` may carry any prefix (``/v1``, an Azure deployment) and a query. ``headers`` in any case;
     ``x-cheapspec-disable`` with any value but an empty one, ``0`` or ``false`` switches everything off.
@@ -136,7 +148,7 @@ def admit(method: str, path: str, headers: Mapping[str, str], body: bytes) -> Re
         told = None
     if not is_mapping(told):
         return Bypass("unsupported_field", "the body is not a JSON object")
-    return _read(kind, told)
+    return _read(kind, told, whole)
 
 
 def _route(method: str, path: str) -> str | Bypass:
@@ -151,14 +163,17 @@ def _route(method: str, path: str) -> str | Bypass:
     return Bypass("other_route", route)
 
 
-def _read(kind: str, told: dict[str, Any]) -> Request | Bypass:
+def _read(kind: str, told: dict[str, Any], whole: bool) -> Request | Bypass:
     options = told.pop("cheapspec", None)
     given = {name: value for name, value in told.items() if value is not None}
     foreign = _ONLY_COMPLETION if kind == "chat" else _ONLY_CHAT
+    barred: Bypass | None = None
     for name, value in given.items():
         check, reason = CHECKED.get(name, (None, "unsupported_field"))
         if name in foreign or (not check(value) if check else name not in HARMLESS):
-            return Bypass(reason, name)
+            if not (whole and name not in foreign and _only_scoring(name, value, reason)):
+                return Bypass(reason, name)
+            barred = barred or Bypass(reason, name)
     model, stream = given.get("model"), given.get("stream", False)
     if not isinstance(model, str) or not model:
         return Bypass("unsupported_field", "model")
@@ -197,7 +212,15 @@ def _read(kind: str, told: dict[str, Any]) -> Request | Bypass:
         prediction=prediction,
         include_usage=bool(as_mapping(given.get("stream_options")).get("include_usage")),
         options=as_mapping(options),
+        barred=barred,
     )
+
+
+def _only_scoring(name: str, value: Any, reason: str) -> bool:
+    """Whether a field stands in the way of scoring only, not of a rule about a whole draft."""
+    if name == "response_format":
+        return as_mapping(value).get("type") in _FORMATS
+    return reason == "reasoning"
 
 
 def _stops(value: Any) -> tuple[str, ...] | None:

@@ -109,9 +109,8 @@ class Prospect:
         )
         even = self.costs.break_even
         needed = "never pays" if even is None else f"pays from {even:.0%} accepted"
-        return (
-            f"{self.rule}: {accepted} accepted, {rejected} rejected, {direct} direct; {needed}, {self.rate:.0%} expected"
-        )
+        told = f"{accepted} accepted, {rejected} rejected, {direct} direct"
+        return f"{self.rule}: {told}; {needed}, {self.rate:.0%} expected"
 
 
 def purpose_of(rule: CallRule) -> str:
@@ -157,7 +156,9 @@ def prospect(
         read = min(read, host.again(prompt) / max(prompt, 1))
     got = costs(host, shape, prompt, reply, reply, hidden=round(lengths.hidden), read=read)
     if not bench.own:
-        got = _elsewhere(got, bench, shape, prompt, reply, prices)
+        return Prospect(
+            rule.name, rate, _elsewhere(got, bench, shape, prompt, reply, prices), float(prices.input) / 1e6
+        )
     return Prospect(rule.name, rate, got, float(prices.input) / 1e6)
 
 
