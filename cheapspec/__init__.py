@@ -26,6 +26,7 @@ from cheapspec.doors import Session, info
 from cheapspec.errors import CapabilityError, CheapspecError, LedgerError, PriceUnknownError, SettingsError
 from cheapspec.ledger.budgets import Budget
 from cheapspec.report import Report
+from cheapspec.rules import Agree, Answer, Judge, OkOrAnswer, Patch, Validator
 from cheapspec.settings import Speculation
 from cheapspec.transport import AsyncTransport, Transport
 
@@ -74,6 +75,8 @@ if TYPE_CHECKING:  # what module.install makes true when it runs; a test holds t
     # fmt: on
 
 __all__ = [
+    "Agree",
+    "Answer",
     "AsyncAzureOpenAI",
     "AsyncClient",
     "AsyncOpenAI",
@@ -85,9 +88,12 @@ __all__ = [
     "Client",
     "DraftToken",
     "Info",
+    "Judge",
     "LedgerError",
     "Lenient",
+    "OkOrAnswer",
     "OpenAI",
+    "Patch",
     "Plan",
     "PriceUnknownError",
     "Report",
@@ -96,6 +102,7 @@ __all__ = [
     "Speculation",
     "TargetLogprob",
     "Transport",
+    "Validator",
     "VerificationResult",
     "info",
     "verify_draft_tokens",

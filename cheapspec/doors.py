@@ -32,6 +32,7 @@ from cheapspec.ledger.sessions import current_session, session_caps
 from cheapspec.prices import PriceBook
 from cheapspec.report import Report, report_of
 from cheapspec.settings import DraftSpec, Speculation, disabled
+from cheapspec.settings.accepts import scoring_rule, verdict_rules
 
 __all__ = ["Session", "Shared", "info"]
 
@@ -162,13 +163,16 @@ class Shared:
 
 
 def _settings(given: Speculation, session: str | None = None) -> Settings:
+    scoring = scoring_rule(given.accept)
     return Settings(
         enabled=given.enabled,
         backend=given.target_backend,
         draft_tokens=given.draft_tokens,
         max_draft_tokens=given.max_draft_tokens or max(DEFAULT_MAX_DRAFT_TOKENS, given.draft_tokens or 0),
         tie_nats=given.tie_nats,
-        lenient_nats=given.accept.nats if isinstance(given.accept, Lenient) else None,
+        lenient_nats=scoring.nats if isinstance(scoring, Lenient) else None,
+        scores=scoring is not None,
+        rules=verdict_rules(given.accept),
         draft_timeout=given.draft_timeout,
         draft_concurrency=given.draft_concurrency,
         max_added_latency=given.max_added_latency,

@@ -16,6 +16,7 @@ MODULES = sorted(
 )
 # fmt: off
 PROMISED = [
+    "Agree", "Answer", "Judge", "OkOrAnswer", "Patch", "Validator",
     "AsyncAzureOpenAI", "AsyncClient", "AsyncOpenAI", "AzureOpenAI", "Budget", "CapabilityError", "CheapspecError",
     "Client", "DraftToken", "Info", "LedgerError", "Lenient", "OpenAI", "Plan", "PriceUnknownError", "Report",
     "Session", "SettingsError", "Speculation", "TargetLogprob", "VerificationResult", "info", "verify_draft_tokens",

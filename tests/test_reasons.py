@@ -12,7 +12,16 @@ from cheapspec.core.fields import CHECKED
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "cheapspec"
-ARGUMENT = {"Bypass": 0, "NoDraft": 0, "Unusable": 0, "GoDirect": 0, "because": 0, "Passed": 3, "Decision": 4}
+ARGUMENT = {
+    "Bypass": 0,
+    "NoDraft": 0,
+    "Unusable": 0,
+    "GoDirect": 0,
+    "because": 0,
+    "Passed": 3,
+    "Decision": 4,
+    "Skipped": 0,
+}
 """Which argument of a call is a reason."""
 
 

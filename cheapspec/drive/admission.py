@@ -31,12 +31,33 @@ from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.settings import Settings
 from cheapspec.drive.state import TargetFacts
 from cheapspec.drive.urls import api_base, model_name, our_headers, with_max_tokens, without_our_keys
+from cheapspec.drive.verdicts import ladder_for
+from cheapspec.drive.work import Work
 from cheapspec.errors import SettingsError
+from cheapspec.rules.ladder import barred
+from cheapspec.rules.validator import Validator
 
 __all__ = ["Admitted", "Refused", "context_prices", "decide", "draft_seconds"]
 
 DRAFT_SECONDS = 20.0
 """The longest that a caller waits for a draft (a tenth of the request's own time-out, if that is less)."""
+
+
+_NO_DRAFT = "no draft model is set, or its host is down or still loading"
+_COOLDOWN = "the target asked to slow down"
+_NO_TIME = "max_added_latency is 0"
+_BARS_SCORING = frozenset(
+    {
+        "cannot_score",
+        "reasoning",
+        "response_format",
+        "sampling",
+        "temperature_unset",
+        "top_p_unset",
+        "unsupported_field",
+    }
+)
+"""What keeps a request from being scored, and does not concern a rule about its whole draft."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +74,7 @@ class Admitted:
 
     passed: Passed
     facts: TargetFacts
-    job: Job
+    job: Work
     priced_by: str
 
 
@@ -73,11 +94,13 @@ def decide(runtime: Runtime, request: httpx2.Request) -> Passed | Admitted | Ref
             return _unread(request_id, settings, own, "disabled", body=body)
         if body is None:
             return Passed(request_id, settings, "bypass", "other_route", own, "a streamed request body")
-        parsed = admit(request.method, request.url.path, {}, body)
+        parsed = admit(request.method, request.url.path, {}, body, whole=True)
         if isinstance(parsed, Request) and parsed.options:
             settings = runtime.read_settings(headers, parsed.options)
     except SettingsError as error:
         return Refused(request_id, str(error))
+    if isinstance(parsed, Request) and parsed.barred is not None and not settings.rules:
+        parsed = parsed.barred
     if isinstance(parsed, Bypass):
         if not settings.enabled:
             return _unread(request_id, settings, own, "disabled", body=body)
@@ -125,6 +148,37 @@ def _considered(runtime: Runtime, passed: Passed, parsed: Request) -> Passed | A
         return passed.because("disabled", decision="bypass")
     if own.headers.get("x-stainless-retry-count", "0") != "0":
         return passed.because("retry")
+    if not settings.rules:
+        return _scored(runtime, passed, parsed)
+    found = _scored(runtime, passed, parsed) if settings.scores else passed.because("cannot_score")
+    if isinstance(found, Passed) and found.reason in _BARS_SCORING:
+        return _judged(runtime, passed, parsed)
+    return found
+
+
+def _judged(runtime: Runtime, passed: Passed, parsed: Request) -> Passed | Admitted:
+    """The caller's rules about a whole draft."""
+    settings, now = passed.settings, time.monotonic()
+    if parsed.formatted and Validator.of(parsed) is None:
+        return passed.because("response_format", "its schema cannot be checked here")
+    drafters = _usable(runtime, parsed, now)
+    if not drafters:
+        runtime.warn_no_draft()
+        return passed.because("no_draft", _NO_DRAFT)
+    if settings.max_added_latency == 0:
+        return passed.because("latency", _NO_TIME)
+    facts, seconds = runtime.facts_of(passed, now), draft_seconds(passed.request, settings)
+    ladder, priced_by = ladder_for(runtime, passed, parsed, facts, drafters, now, seconds)
+    if facts.cooldown_until > now and all(barred(ladder, rule) is not None for rule in ladder.rules):
+        return passed.because("cooldown", _COOLDOWN)
+    return Admitted(passed, facts, ladder, priced_by)
+
+
+def _scored(runtime: Runtime, passed: Passed, parsed: Request) -> Passed | Admitted:
+    """The exact rule, or the lenient one."""
+    settings = passed.settings
+    if parsed.barred is not None:
+        return passed.because(parsed.barred.reason, parsed.barred.detail)
     drawn = sampling(parsed, settings.assume_temperature, plain_defaults=True)
     if isinstance(drawn, Bypass):
         return passed.because(drawn.reason, drawn.detail)
@@ -132,8 +186,8 @@ def _considered(runtime: Runtime, passed: Passed, parsed: Request) -> Passed | A
     drafters = _usable(runtime, parsed, now)
     if not drafters:
         runtime.warn_no_draft()
-        return passed.because("no_draft", "no draft model is set, or its host is down or still loading")
-    base_url = api_base(own.url)
+        return passed.because("no_draft", _NO_DRAFT)
+    base_url = api_base(passed.request.url)
     prices, priced_by = runtime.prices.lookup(parsed.model, base_url)
     if prices is None and settings.draft_tokens is None:
         runtime.warn(
@@ -155,9 +209,9 @@ def _considered(runtime: Runtime, passed: Passed, parsed: Request) -> Passed | A
         return passed.because("sampling", f"{facts.target.name} cannot be followed above temperature 0")
     parsed = replace(parsed, sampling=drawn)
     if facts.cooldown_until > now:
-        return passed.because("cooldown", "the target asked to slow down")
+        return passed.because("cooldown", _COOLDOWN)
     if settings.max_added_latency == 0:
-        return passed.because("latency", "max_added_latency is 0")
+        return passed.because("latency", _NO_TIME)
     return Admitted(passed, facts, _job(runtime, passed, parsed, facts, drafters, prices, now), priced_by)
 
 

@@ -30,6 +30,7 @@ from cheapspec.drive.io import (
     Overdue,
     Read,
     ReadAll,
+    Run,
     Send,
     Shut,
     Sleep,
@@ -167,6 +168,8 @@ class _Executor:
                     return await asyncio.sleep(seconds)
                 case Written(ticket):
                     return await self._written(ticket)
+                case Run(work):
+                    return await asyncio.to_thread(work)
                 case Background(steps):
                     return _keep(_Executor(self._send).obey(steps)) and None
         except Exception as error:

@@ -26,8 +26,8 @@ import httpx2
 
 from cheapspec.core.books import Reservations, TextBook, Ticket
 from cheapspec.core.effects import HttpReply, Usage
-from cheapspec.core.engine import Job
 from cheapspec.core.info import Info, Seconds
+from cheapspec.core.job import Job
 from cheapspec.core.money import Charge, Prices, charge, format_usd
 from cheapspec.core.ports import Call, CallRow, RequestRow
 from cheapspec.core.reply import Problem, read_completion, read_usage
@@ -39,6 +39,7 @@ from cheapspec.drive.permits import BoundPermit, account_keys
 from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.state import infos
 from cheapspec.drive.urls import api_base, masked, paid_route
+from cheapspec.drive.work import Work
 
 __all__ = ["Books", "Read"]
 
@@ -181,7 +182,7 @@ class Books:
     def timed(self, status: str, usage: Usage | None, seconds: float) -> None:
         """A direct call took so long."""
         if status == "ok" and self._passed.kind:
-            self.runtime.learning.called(target_of(self._passed), usage, seconds)
+            self.runtime.learning.called(target_of(self._passed), usage, seconds, "direct")
 
     def _warn_of_tier(self, charged: Charge, asked: str | None) -> None:
         model, warn = self._passed.model, self.runtime.warn
@@ -192,13 +193,13 @@ class Books:
             what = f"{model!r} was asked for the service tier {asked!r} and was served {charged.tier!r}"
             warn(f"tier:{model}:{asked}:{charged.tier}", f"{what}; budgets count the dearer")
 
-    def begins_direct(self, passed: Passed, job: Job | None = None) -> Info:
+    def begins_direct(self, passed: Passed, job: Work | None = None) -> Info:
         """The target alone is answering. What is known so far can be asked for; :meth:`went_direct` comes later."""
         info = self._direct(passed, Read(), job)
         infos.put(info)
         return info
 
-    def went_direct(self, passed: Passed, read: Read, job: Job | None = None) -> Info:
+    def went_direct(self, passed: Passed, read: Read, job: Work | None = None) -> Info:
         """The target alone answered, or nobody did. ``job``: the run that was tried before, with what it spent."""
         info = self._direct(passed, read, job)
         if job is not None:
@@ -207,7 +208,7 @@ class Books:
         self._close(info, read.reply_id, read.text, passed.detail)
         return info
 
-    def _direct(self, passed: Passed, read: Read, job: Job | None) -> Info:
+    def _direct(self, passed: Passed, read: Read, job: Work | None) -> Info:
         tally = Tally() if job is None else job.tally
         usage = read.usage or Usage()
         spent, local = tally.paid(None if job is None else job.prices), tally.local_usd()
@@ -222,9 +223,9 @@ class Books:
             drafted_tokens=tally.drafted_tokens,
             unverified_tokens=tally.unverified_tokens,
             target_calls=self._sent,
-            input_tokens=usage.input_tokens + sum(call.input_tokens for call in tally.usages),
-            cached_input_tokens=(usage.cached_tokens or 0) + sum(call.cached_tokens or 0 for call in tally.usages),
-            output_tokens=usage.output_tokens + sum(call.output_tokens for call in tally.usages),
+            input_tokens=usage.input_tokens + sum(call.input_tokens for call in tally.billed),
+            cached_input_tokens=(usage.cached_tokens or 0) + sum(call.cached_tokens or 0 for call in tally.billed),
+            output_tokens=usage.output_tokens + sum(call.output_tokens for call in tally.billed),
             paid_usd=paid if paid is None or local is None else paid + local,
             baseline_usd=read.usd,
             baseline="estimated" if read.usd is None or usage.estimated else "exact",
@@ -233,19 +234,20 @@ class Books:
             local_usd=local,
             forecast_usd=tally.forecast_usd,
             fixed_draft_tokens=passed.settings.draft_tokens if passed.decision == "direct" else None,
+            verdicts=tuple(tally.verdicts),
             target=_target(passed),
             prompt_tokens=None if reported is None else reported.input_tokens,
             cached_prompt_tokens=None if reported is None else reported.cached_tokens,
             reply_tokens=None if reported is None else reported.output_tokens,
         )
 
-    def speculated(self, job: Job, priced_by: str, reply_id: str, text: str, *, whole: bool) -> Info:
+    def speculated(self, job: Work, priced_by: str, reply_id: str, text: str, *, whole: bool) -> Info:
         """The engine answered. ``whole``: to its end; else it broke off or the caller left, and no saving is booked."""
         passed, tally, runtime = self._passed, job.tally, self.runtime
         if tally.drafter is not None:
             runtime.breaker.worked(tally.drafter)
         settings = passed.settings
-        simulated = settings.simulate_scoring and job.target.can_force
+        simulated = settings.simulate_scoring and isinstance(job, Job) and job.target.can_force
         info = tally.info(passed.request_id, job.prices, priced_by, session=settings.session, simulated=simulated)
         info = replace(info, target=_target(passed), fixed_draft_tokens=settings.draft_tokens)
         if not whole and info.paid_usd is not None:
@@ -261,7 +263,7 @@ class Books:
         self._close(info, reply_id, text)
         return info
 
-    def _settle(self, passed: Passed, job: Job | None, paid: Decimal | None, usd: Decimal | None) -> None:
+    def _settle(self, passed: Passed, job: Work | None, paid: Decimal | None, usd: Decimal | None) -> None:
         """A direct call costs what the baseline costs, and so earns its share of the allowance; what had been spent
         before it is lost. Of a call whose cost is unknown only the loss counts.
         """
@@ -300,7 +302,8 @@ class Books:
         self._release()
         if log.isEnabledFor(logging.INFO):
             extra = f" ({masked(detail, self._passed.request)})" if detail else ""
-            log.info("%s %s%s %s", info.decision, info.reason or info.rule, extra, info.request_id)
+            trust = " (lossy: on the word of this rule)" if info.on_trust else ""
+            log.info("%s %s%s%s %s", info.decision, info.reason or info.rule, trust, extra, info.request_id)
 
 
 def prompt_text(passed: Passed) -> str:

@@ -12,6 +12,7 @@ Rules
 from __future__ import annotations
 
 import inspect
+import logging
 import time
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,8 @@ from cheapspec.core.effects import (
     Broke,
     Cancel,
     Cancelled,
+    Check,
+    Checked,
     Closed,
     Emit,
     Event,
@@ -44,20 +47,28 @@ from cheapspec.core.effects import (
     Usage,
     WaitAny,
 )
-from cheapspec.core.engine import Run, run
+from cheapspec.core.engine import Run
 from cheapspec.core.exposure import exposure
+from cheapspec.core.money import Prices, charge
 from cheapspec.core.reply import Problem, read_completion
 from cheapspec.drive.admission import Admitted
 from cheapspec.drive.books import Books
 from cheapspec.drive.io import Channel, Io, Overdue, Read, ReadAll, Send, Shut, Sleep, Steps, Wait, Written
+from cheapspec.drive.io import Run as Compute
 from cheapspec.drive.learning import target_of, workload_of
 from cheapspec.drive.local import DraftCall, Inbox, hosts
 from cheapspec.drive.policy import Attempts, broke_kind, retry_after, should_retry, takes_one
 from cheapspec.drive.runtime import Runtime
 from cheapspec.drive.traces import keep_trace
-from cheapspec.drive.urls import masked, target_request
+from cheapspec.drive.urls import api_base, draft_url, masked, target_request
+from cheapspec.drive.verdicts import judge_facts
+from cheapspec.drive.work import begin
+from cheapspec.rules.judge import Judge
+from cheapspec.rules.ladder import Ladder
 
 __all__ = ["Conductor", "Said"]
+
+log = logging.getLogger("cheapspec")
 
 Said: TypeAlias = Emit | Finish | GoDirect
 
@@ -67,12 +78,17 @@ _NO_ANSWER_BYTES = 8192
 
 @dataclass(slots=True)
 class _Open:
-    """A target call: what was asked, where its answer stands, what it cost."""
+    """A paid side's call: what was asked, where its answer stands, what it cost. ``away``: it runs in the background
+    (a judge's); ``prices``: of its model; ``other``: that is not the target's.
+    """
 
     request: HttpRequest
     sent: httpx2.Request
     row: str
     key: str
+    prices: Prices | None = None
+    other: bool = False
+    away: DraftCall | None = None
     worst: Decimal | None = None
     channel: Channel | None = None
     went: bool = False
@@ -98,7 +114,7 @@ class Conductor:
         self._drafts: dict[int, tuple[DraftCall, str]] = {}
         self._settled = False
         self._learns = target_of(admitted.passed), workload_of(admitted.passed.settings, admitted.job.request)
-        self._run: Run = run(admitted.job)
+        self._run: Run = begin(admitted.job)
 
     # --- the run -------------------------------------------------------------------------------
 
@@ -112,33 +128,80 @@ class Conductor:
                 return
             answer = None
             if isinstance(effect, Start):
-                self._start(effect)
+                yield from self._start(effect)
             elif isinstance(effect, WaitAny):
                 answer = yield from self._wait_any(effect)
             elif isinstance(effect, Cancel):
                 yield from self._cancel(effect)
             elif isinstance(effect, Risk):
                 answer = yield from self._risk(effect)
+            elif isinstance(effect, Check):
+                checked: object = yield Compute(effect.work)
+                answer = Checked(None if isinstance(checked, Exception) else checked, time.monotonic())
             elif isinstance(effect, Note):
                 self._note(effect)
             else:
                 yield effect
 
-    def _start(self, effect: Start) -> None:
+    def _start(self, effect: Start) -> Steps[None]:
         request = effect.request
+        if effect.side is Side.JUDGE:
+            yield from self._start_judge(effect)
+            return
         if effect.side is Side.TARGET:
             key = self._lost_key(request) or f"cheapspec-{self._books.next_id}"
             sent = target_request(self._admitted.passed.request, request, key)
             size = len(sent.content)
             if self._admitted.passed.settings.caps:
                 size = input_bound(request.body or {}, size)
-            worst = exposure(request.body or {}, size, "chat", self._admitted.job.prices)
+            prices, other = self._admitted.job.prices, self._is_another(request)
+            if other:
+                told = str((request.body or {}).get("model"))
+                prices = self._runtime.prices.lookup(told, api_base(self._admitted.passed.request.url))[0]
+            worst = exposure(request.body or {}, size, "chat", prices)
             row = self._books.open_call(effect.side, request.purpose, billed=request.billed, worst=worst)
-            self._targets[effect.call_id] = _Open(request, sent, row, key, worst)
+            self._targets[effect.call_id] = _Open(request, sent, row, key, prices, other, worst=worst)
             return
         row = self._books.open_call(effect.side, request.purpose, billed=request.billed)
         limit = self._admitted.passed.settings.draft_concurrency
         self._drafts[effect.call_id] = hosts.submit(effect.call_id, effect.host, request, self._inbox, limit), row
+
+    def _is_another(self, request: HttpRequest) -> bool:
+        """Whether another model than the caller's is asked, at the caller's URL."""
+        return request.purpose == "judge" and (request.body or {}).get("model") != self._admitted.job.request.model
+
+    def _start_judge(self, effect: Start) -> Steps[None]:
+        """A judge has a client, a key and prices of its own; nothing of the target's goes there."""
+        request, job = effect.request, self._admitted.job
+        body = request.body or {}
+        rules = job.rules if isinstance(job, Ladder) else ()
+        key = next((rule.api_key for rule in rules if isinstance(rule, Judge) and rule.base_url == effect.host), None)
+        prices = self._runtime.prices.lookup(str(body.get("model")), effect.host.rstrip("/"))[0]
+        sent = httpx2.Request("POST", draft_url(effect.host, request.path), json=body)
+        worst = exposure(body, input_bound(body, len(sent.content)), "chat", prices)
+        row = self._books.open_call(effect.side, request.purpose, billed=True, worst=worst)
+        call = self._targets[effect.call_id] = _Open(request, sent, row, "", prices, True, worst=worst)
+        yield from self._books.written(row)
+        call.went = True
+        self.paid += 1
+        call.away = hosts.submit(effect.call_id, effect.host, request, self._inbox, 1, key=key or "")
+
+    def _judged(self, call: _Open, event: Answered | Broke) -> Event:
+        """A judge's call is over."""
+        call.seconds = time.monotonic() - call.started
+        if isinstance(event, Broke):
+            call.status = "failed" if event.kind == "connect" else "possibly_billed"
+            call.usage = None
+            self.paid -= event.kind == "connect"
+            return event
+        call.http_status = event.reply.status
+        if event.reply.status == 429:
+            model = str((call.request.body or {}).get("model"))
+            asked = retry_after(httpx2.Headers(dict(event.reply.headers)))
+            self._runtime.slow_down(judge_facts(api_base(call.sent.url), model), asked)
+        reply = _believed(call.request, event.reply)
+        call.status = "ok" if reply.status < 300 else "failed"
+        return replace(event, reply=reply)
 
     def _lost_key(self, request: HttpRequest) -> str | None:
         """The idempotency key of the same call, if its answer got lost: the server may have done the work."""
@@ -164,11 +227,14 @@ class Conductor:
     def _wait_any(self, effect: WaitAny) -> Steps[Event]:
         """Target calls first: they are made here, while events of drafts wait in the inbox."""
         for call_id in effect.call_ids:
-            if call_id in self._targets and self._targets[call_id].status == "open":
+            found = self._targets.get(call_id)
+            if found is not None and found.away is None and found.status == "open":
                 return (yield from self._target_event(call_id, self._targets[call_id], effect.seconds))
         event: Event | None = yield Wait(effect.seconds)
         if event is None:
             return TimedOut(time.monotonic())
+        if isinstance(event, Answered | Broke) and event.call_id in self._targets:
+            return self._judged(self._targets[event.call_id], event)
         if isinstance(event, Answered | Closed | Broke):
             _, row = self._drafts.pop(event.call_id, (None, None))
             if row is not None:
@@ -210,7 +276,11 @@ class Conductor:
                 yield from self._end(call, "possibly_billed")
                 return TimedOut(time.monotonic())
             if isinstance(outcome, httpx2.Response):
-                if outcome.status_code == 429:
+                if outcome.status_code == 429 and call.other:
+                    base = api_base(call.sent.url)
+                    model = str((call.request.body or {}).get("model"))
+                    self._runtime.slow_down(judge_facts(base, model), retry_after(outcome.headers))
+                elif outcome.status_code == 429:
                     self._runtime.slow_down(self._admitted.facts, retry_after(outcome.headers))
                 if not should_retry(outcome):
                     self._attempts.worked()
@@ -219,7 +289,7 @@ class Conductor:
             else:
                 again = broke_kind(outcome) == "connect" and isinstance(outcome, httpx2.HTTPError)
                 self.paid -= call.request.billed and broke_kind(outcome) == "connect"
-            if not takes_one(call.request, outcome):
+            if call.other or not takes_one(call.request, outcome):
                 break
             pause = self._attempts.failed(outcome)
             if pause is None or not again:
@@ -264,13 +334,19 @@ class Conductor:
             self._books.close_call(row, "cancelled")
         call = self._targets.get(effect.call_id)
         if call is not None and call.status == "open":
-            yield from self._end(call, "cancelled")
+            if call.away is not None:
+                call.away.cancel()
+            yield from self._end(call, "cancelled" if call.away is None else "possibly_billed")
 
     def _note(self, note: Note) -> None:
         if note.kind == "usage":
             self._targets[note.data["call_id"]].usage = note.data["usage"]
         elif note.kind == "cut_short":
             self._attempts.failed(httpx2.RemoteProtocolError(str(note.data["message"])))
+        elif note.kind == "endpoint":
+            self._learned(note)
+        elif note.kind == "verdict":
+            log.debug("%s: %s (%s)", note.data["outcome"], note.data["rule"], note.data["why"])
         elif note.kind == "trace":
             keep_trace(self._runtime.ledger, self._admitted.passed.request_id, note.data)
         elif not self._runtime.learning.observe(*self._learns, note):
@@ -278,6 +354,14 @@ class Conductor:
             if "detail" in data:
                 data["detail"] = masked(str(data["detail"]), self._admitted.passed.request)
             self._runtime.note(self._admitted.passed, self._admitted.facts, Note(note.kind, data))
+
+    def _learned(self, note: Note) -> None:
+        """What a chat endpoint takes after all: the target's, or a judge's."""
+        job, base, model = self._admitted.job, api_base(self._admitted.passed.request.url), self._admitted.passed.model
+        if isinstance(job, Ladder) and not note.data["own"]:
+            judge = next(rule for rule in job.rules if isinstance(rule, Judge) and rule.name == note.data["rule"])
+            base, model = judge.base_url or base, judge.model or model
+        self._runtime.learned_endpoint(base, model, note.data["endpoint"])
 
     # --- the end -------------------------------------------------------------------------------
 
@@ -291,6 +375,8 @@ class Conductor:
             draft.cancel()
             self._books.close_call(row, "cancelled")
         for call in self._targets.values():
+            if call.away is not None:
+                call.away.cancel()
             self._close_row(call)
         for call in self._targets.values():
             if call.channel is not None and call.seconds is None:
@@ -304,12 +390,12 @@ class Conductor:
         if not call.went:
             usd = Decimal(0)
         elif call.usage is not None:
-            charged = self._books.charged(call.usage, self._admitted.job.prices)
+            charged = charge(call.usage, call.prices) if call.other else self._books.charged(call.usage, call.prices)
             usd, counted = charged.usd, call.worst if call.usage.estimated else charged.budget_usd
         seconds = time.monotonic() - call.started if call.seconds is None else call.seconds
         self._books.close_call(call.row, status, call.usage, usd, seconds, call.http_status, counted)
-        if status == "ok":
-            self._runtime.learning.called(self._learns[0], call.usage, call.seconds)
+        if status == "ok" and not call.other:
+            self._runtime.learning.called(self._learns[0], call.usage, call.seconds, call.request.purpose)
 
     def _abandon(self) -> None:
         """Wherever the engine waits it is told ``Cancelled``; its notes are taken, nothing else is done."""

@@ -20,7 +20,6 @@ from decimal import Decimal
 import httpx2
 
 from cheapspec.core.effects import HttpReply, Side
-from cheapspec.core.engine import Job
 from cheapspec.core.reply import Problem, strict_json
 from cheapspec.core.untyped import as_mapping
 from cheapspec.drive.asking import asking, refuses
@@ -34,6 +33,7 @@ from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.spending import request_worst
 from cheapspec.drive.state import TargetFacts
 from cheapspec.drive.urls import paid_route
+from cheapspec.drive.work import Work
 
 __all__ = ["go_direct", "pass_through"]
 
@@ -58,7 +58,7 @@ def go_direct(
     books: Books,
     passed: Passed,
     facts: TargetFacts,
-    job: Job,
+    job: Work,
     attempts: Attempts,
     *,
     paid: bool,
@@ -102,7 +102,7 @@ def go_direct(
 
 
 def _attempt(
-    books: Books, passed: Passed, job: Job | None, *, stream: bool
+    books: Books, passed: Passed, job: Work | None, *, stream: bool
 ) -> Steps[tuple[httpx2.Response | Exception, Read | Unread]]:
     kind = paid_route(passed.request, passed.kind)
     if not kind:
@@ -127,7 +127,7 @@ def _attempt(
 
 
 def _call(
-    books: Books, passed: Passed, job: Job | None, request: httpx2.Request, kind: str, *, stream: bool, asked: bool
+    books: Books, passed: Passed, job: Work | None, request: httpx2.Request, kind: str, *, stream: bool, asked: bool
 ) -> Steps[tuple[httpx2.Response | Exception, Read | Unread]]:
     """One paid call, in the books from before it goes out. ``asked``: for its usage, by us."""
     worst = request_worst(books.runtime, passed)

@@ -30,6 +30,7 @@ from cheapspec.drive.replies import Writer, refusal, response_headers
 from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.spending import OverBudget, over_budget, reserve
 from cheapspec.drive.urls import streams
+from cheapspec.rules.ladder import Ladder
 
 __all__ = ["Exchange", "Spoken"]
 
@@ -83,7 +84,8 @@ class Exchange:
                 return over_budget(allowed)
             decided = allowed
         passed = decided.passed if isinstance(decided, Admitted) else decided
-        probe = self._runtime.due_probe(passed)
+        judged = isinstance(decided, Admitted) and isinstance(decided.job, Ladder)  # which needs no probe
+        probe = None if judged else self._runtime.due_probe(passed)
         if probe is not None:
             yield Background(probing(self._runtime, passed, probe, self._books), "cheapspec-probe")
         if isinstance(decided, Admitted):
@@ -132,7 +134,9 @@ class Exchange:
         return Spoken(self._headers(), self._writer.stream(said))
 
     def _headers(self) -> httpx2.Headers:
-        return response_headers(self._conductor.headers, self.request_id, stream=self.streaming)
+        assert isinstance(self._decided, Admitted)
+        rule = self._decided.job.tally.rule
+        return response_headers(self._conductor.headers, self.request_id, stream=self.streaming, rule=rule)
 
     def _next(self) -> Steps[Said]:
         """The next thing that the engine says; rows are settled before the last one is passed on."""

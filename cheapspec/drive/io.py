@@ -8,7 +8,7 @@ then closed, and whoever opened something settles it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -24,6 +24,7 @@ __all__ = [
     "Overdue",
     "Read",
     "ReadAll",
+    "Run",
     "Send",
     "Shut",
     "Sleep",
@@ -105,6 +106,15 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    """Run something of the caller's that may block: in this thread, or in one of its own where a loop waits. Answer:
+    what it returned, or an exception.
+    """
+
+    work: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
 class Background:
     """Carry these steps out beside the caller (a thread, a task), which does not wait for them."""
 
@@ -112,5 +122,5 @@ class Background:
     name: str
 
 
-Io: TypeAlias = Send | Read | ReadAll | Shut | Wait | Sleep | Written | Background
+Io: TypeAlias = Send | Read | ReadAll | Shut | Wait | Sleep | Written | Run | Background
 Steps: TypeAlias = Generator[Io, Any, T]

@@ -25,10 +25,13 @@ from cheapspec.drive.passed import Passed
 from cheapspec.drive.permits import account_keys
 from cheapspec.drive.settings import Settings
 from cheapspec.drive.urls import api_base
+from cheapspec.rules.prospects import Lengths
 
 __all__ = ["Learning", "target_of", "workload_of"]
 
 _MOST = 1000
+_REMEMBERED = 50  # calls that a mean of lengths goes back to
+_MEANS = ("direct", "answer", "judge", "ok_or_answer", "patch")
 
 
 def target_of(passed: Passed) -> str:
@@ -53,6 +56,7 @@ class Learning:
             self._book.estimates("")  # so that reading begins
         self._targets: dict[str, TargetSpeed] = {}
         self._drafts: dict[str, DraftSpeed] = {}
+        self._lengths: dict[str, dict[str, tuple[float, int]]] = {}
 
     def estimates(self, target: str, workload: str) -> Estimates:
         """What is known when a request begins."""
@@ -82,15 +86,35 @@ class Learning:
         with self._lock:
             self._table.add_estimates(target, workload, delta)
 
-    def called(self, target: str, usage: Usage | None, seconds: float | None) -> None:
-        """A target call is over."""
+    def called(self, target: str, usage: Usage | None, seconds: float | None, purpose: str = "") -> None:
+        """A target call is over. ``purpose``: what it was for."""
         if usage is not None and seconds is not None and not usage.estimated:
             fresh = max(0, usage.input_tokens - (usage.cached_tokens or 0))
             with self._lock:
+                if purpose in _MEANS:
+                    self._wrote(target, purpose, usage)
                 seen = self._targets.pop(target, TargetSpeed())
                 self._targets[target] = seen.observe(fresh, usage.output_tokens, seconds)
                 if len(self._targets) > _MOST:
                     del self._targets[next(iter(self._targets))]
+
+    def _wrote(self, target: str, purpose: str, usage: Usage) -> None:
+        hidden = min(usage.reasoning_tokens, usage.output_tokens)
+        means = self._lengths.pop(target, {})
+        for name, tokens in ((purpose, usage.output_tokens - hidden), (f"{purpose} hidden", hidden)):
+            before, count = means.get(name, (0.0, 0))
+            count = min(count + 1, _REMEMBERED)
+            means[name] = before + (tokens - before) / count, count
+        self._lengths[target] = means
+        if len(self._lengths) > _MOST:
+            del self._lengths[next(iter(self._lengths))]
+
+    def lengths(self, target: str) -> Lengths:
+        """How much direct replies and verdicts of this target had in this process."""
+        with self._lock:
+            means = {name: mean for name, (mean, _) in self._lengths.get(target, {}).items()}
+        said = {name: means[name] + means[f"{name} hidden"] for name in _MEANS if name != "direct" and name in means}
+        return Lengths(means.get("direct"), means.get("direct hidden", 0.0), said)
 
     def speed(self, target: str) -> Speed:
         """Seconds of the target's calls; the stated prior before any."""

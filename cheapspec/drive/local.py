@@ -74,15 +74,17 @@ class LocalHosts:
         self._freed: dict[str, asyncio.Event] = {}
         self._lingering: dict[DraftCall, str] = {}
 
-    def submit(self, call_id: int, host: str, request: HttpRequest, inbox: Inbox, limit: int) -> DraftCall:
-        """Start a call; its events arrive at ``inbox``, stamped with ``time.monotonic``."""
+    def submit(
+        self, call_id: int, host: str, request: HttpRequest, inbox: Inbox, limit: int, key: str = ""
+    ) -> DraftCall:
+        """Start a call; its events arrive at ``inbox``, stamped with ``time.monotonic``. ``key``: that of this host."""
         call = DraftCall(host, self._lingering)
 
         def deliver(event: Event) -> None:
             if not call.muted:
                 inbox(event)
 
-        job = self._run(call_id, host, request, deliver, limit)
+        job = self._run(call_id, host, request, deliver, limit, key)
         call.future = asyncio.run_coroutine_threadsafe(job, self._running_loop())
         return call
 
@@ -128,7 +130,7 @@ class LocalHosts:
             self._clients[host] = client
         return client
 
-    async def _run(self, call_id: int, host: str, request: HttpRequest, deliver: Inbox, limit: int) -> None:
+    async def _run(self, call_id: int, host: str, request: HttpRequest, deliver: Inbox, limit: int, key: str) -> None:
         if request.stream:
             try:
                 async with asyncio.timeout(BUSY_SECONDS):
@@ -139,7 +141,7 @@ class LocalHosts:
                 return
         try:
             async with asyncio.timeout(LINGER_SECONDS):
-                await self._exchange(call_id, host, request, deliver)
+                await self._exchange(call_id, host, request, deliver, key)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, RuntimeError, ValueError) as error:
             kind = "connect" if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)) else "cut"
             message = f"{shown_url(host)}: {type(error).__name__}: {error}"
@@ -162,9 +164,10 @@ class LocalHosts:
         if freed is not None:
             freed.set()
 
-    async def _exchange(self, call_id: int, host: str, request: HttpRequest, deliver: Inbox) -> None:
+    async def _exchange(self, call_id: int, host: str, request: HttpRequest, deliver: Inbox, key: str) -> None:
         content = None if request.body is None else json.dumps(request.body).encode()
         headers = {"content-type": "application/json"} if content is not None else {}
+        headers |= {"authorization": f"Bearer {key}"} if key else {}
         url = draft_url(host, request.path)
         async with self._client(host).stream(request.method, url, content=content, headers=headers) as response:
             names = {name.lower(): value for name, value in response.headers.items()}

@@ -27,7 +27,6 @@ import httpx2
 
 from cheapspec.core.counting import input_bound, input_estimate
 from cheapspec.core.effects import Usage
-from cheapspec.core.engine import Job
 from cheapspec.core.exposure import text_only
 from cheapspec.core.meter import Metered, StreamMeter
 from cheapspec.core.money import money_context
@@ -36,6 +35,7 @@ from cheapspec.drive.books import Books, Read
 from cheapspec.drive.replies import mark
 from cheapspec.drive.runtime import Passed
 from cheapspec.drive.tapped import tapped
+from cheapspec.drive.work import Work
 
 __all__ = ["METERED", "Unread", "metered"]
 
@@ -57,7 +57,7 @@ class Unread:
 
 
 def metered(
-    books: Books, passed: Passed, unread: Unread, response: httpx2.Response, job: Job | None
+    books: Books, passed: Passed, unread: Unread, response: httpx2.Response, job: Work | None
 ) -> httpx2.Response:
     """The response, marked, which closes the books of its request when it is over."""
     mark(response, books.begins_direct(passed, job))
@@ -94,7 +94,7 @@ class _Ending:
     """Closes the books, once."""
 
     def __init__(
-        self, books: Books, passed: Passed, unread: Unread, job: Job | None, meter: StreamMeter, status: int
+        self, books: Books, passed: Passed, unread: Unread, job: Work | None, meter: StreamMeter, status: int
     ) -> None:
         self._books = books
         self._passed = passed

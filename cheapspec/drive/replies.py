@@ -7,6 +7,7 @@ before the status was fixed.
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Callable
@@ -22,6 +23,9 @@ from cheapspec.core.reply import DONE, ReplyBuilder, encode_event, error_frame, 
 from cheapspec.core.untyped import as_mapping
 from cheapspec.drive.admission import Admitted, Refused
 
+_NOT_SHOWN = re.compile(r"[^ -~]")  # what a header's value may not hold, or not everywhere
+_LONGEST_RULE = 200  # a validator's name holds its schema
+
 __all__ = ["Writer", "elapsed", "failure_event", "mark", "refusal", "response_headers"]
 
 _NOT_OURS = {"content-length", "content-encoding", "content-type", "transfer-encoding", "connection", "keep-alive"}
@@ -35,12 +39,16 @@ def mark(response: httpx2.Response, info: Info) -> None:
         response.headers["x-cheapspec-reason"] = info.reason
 
 
-def response_headers(upstream: httpx2.Headers, request_id: str, *, stream: bool = True) -> httpx2.Headers:
-    """Headers of a synthetic response."""
+def response_headers(
+    upstream: httpx2.Headers, request_id: str, *, stream: bool = True, rule: str | None = None
+) -> httpx2.Headers:
+    """Headers of a synthetic response. ``rule``: on whose word it goes out, where that is known by now."""
     headers = httpx2.Headers([(name, value) for name, value in upstream.multi_items() if name.lower() not in _NOT_OURS])
     headers["content-type"] = "text/event-stream; charset=utf-8" if stream else "application/json"
     headers["x-cheapspec-request-id"] = request_id
     headers["x-cheapspec-decision"] = "speculate"
+    if rule is not None:
+        headers["x-cheapspec-rule"] = _NOT_SHOWN.sub("?", rule)[:_LONGEST_RULE]
     return headers
 
 

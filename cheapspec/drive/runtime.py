@@ -8,13 +8,13 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import httpx2
 
 from cheapspec.backends.facts import Facts
-from cheapspec.core.effects import Note, Op
+from cheapspec.core.effects import HttpReply, Note, Op
 from cheapspec.core.money import PrefixMemory
 from cheapspec.core.ports import Drafter, Ledger, PriceSource
 from cheapspec.core.request import Request
@@ -25,6 +25,8 @@ from cheapspec.drive.permits import Permits
 from cheapspec.drive.settings import SettingsReader
 from cheapspec.drive.state import Breaker, TargetFacts, targets
 from cheapspec.drive.urls import api_base, credentials
+from cheapspec.rules.prospects import VerdictRule
+from cheapspec.rules.verdict import Endpoint
 
 __all__ = ["Passed", "Runtime"]
 
@@ -94,6 +96,23 @@ class Runtime:
         told = self._endpoints.probed(passed, found)
         if told:
             self.warn(f"probe:{told}", told)
+
+    @staticmethod
+    def chat_endpoint(base_url: str, model: str, body: Mapping[str, Any]) -> Endpoint:
+        """What a chat endpoint takes: by its URL, and by what its replies have shown since."""
+        facts = targets.get((base_url.rstrip("/"), model, "chat", False))
+        return facts.chat or Endpoint()
+
+    learns_endpoint: Callable[[Endpoint, HttpReply], Endpoint] | None = None
+
+    @staticmethod
+    def learned_endpoint(base_url: str, model: str, endpoint: Endpoint) -> None:
+        """A reply showed what an endpoint takes after all."""
+        targets.get((base_url.rstrip("/"), model, "chat", False)).chat = endpoint
+
+    def cutoffs(self, passed: Passed, rules: Sequence[VerdictRule], drafters: Sequence[Drafter]) -> Mapping[str, float]:
+        """Thresholds of certificates that are valid for this request now, by rule name."""
+        return {}
 
     def slow_down(self, facts: TargetFacts, seconds: float | None) -> None:
         """The target answered 429, and asked for so many seconds."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from cheapspec.core.books import Cap
 from cheapspec.core.money import LocalPrice
+from cheapspec.rules.prospects import VerdictRule
 
 __all__ = ["Settings", "SettingsReader"]
 
@@ -16,6 +17,7 @@ __all__ = ["Settings", "SettingsReader"]
 class Settings:
     """The settings of one request. ``backend``: API family of the target, ``auto``: find out. Times in seconds.
     ``caps``: the budgets that the request counts in. ``lenient_nats``: the lenient rule's, ``None``: the exact rule.
+    ``scores``: drafts may be scored; ``rules``: about whole drafts, for where they may not or cannot.
     ``objective``: ``cost``
     or ``latency``. ``ask_usage``: a stream is asked for its usage. ``local_price``:
     what drafting costs, ``None`` nothing.
@@ -27,6 +29,8 @@ class Settings:
     max_draft_tokens: int = 512
     tie_nats: float = 0.0
     lenient_nats: float | None = None
+    scores: bool = True
+    rules: tuple[VerdictRule, ...] = ()
     draft_timeout: float | None = None
     draft_concurrency: int = 2
     max_added_latency: float | None = None

@@ -11,6 +11,7 @@ Rules
   window where the price list has it, and by a stated bound.
 * The engine asks before each step; what was reserved is all that its steps may risk. (With a fixed ``draft_tokens``
   it does not ask: tests and bench.)
+* Verdicts reserve what their calls can cost, all of them, or the first where a budget has no room for more.
 * Whoever reserved settles when the books of the request are closed.
 """
 
@@ -36,6 +37,8 @@ from cheapspec.drive.io import Steps, Written
 from cheapspec.drive.permits import BoundPermit
 from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.urls import api_base, paid_route
+from cheapspec.rules.ladder import Ladder
+from cheapspec.rules.standing import worst_calls
 
 __all__ = ["OverBudget", "over_budget", "request_worst", "reserve"]
 
@@ -80,11 +83,27 @@ def reserve(runtime: Runtime, decided: Passed | Admitted) -> Steps[Passed | Admi
     return decided
 
 
+def _calls(ladder: Ladder) -> list[Decimal]:
+    """Dollars to reserve for verdicts on top of the caller's own request: for all that may be asked, or for the first
+    of them, and no more than the allowance would let them hold now.
+    """
+    most = ladder.permit.headroom() if isinstance(ladder.permit, BoundPermit) and ladder.weighs else None
+    plans: list[Decimal] = []
+    told = worst_calls(ladder)
+    for usd in (sum(told, Decimal(0)), told[0] if told else Decimal(0)):
+        usd = usd if most is None else min(usd, most)
+        if usd > 0 and (not plans or usd < plans[-1]):
+            plans.append(usd)
+    return plans
+
+
 def _plans(admitted: Admitted) -> list[Decimal]:
     """Dollars to reserve for a run on top of the caller's own request, the dearest first: what it may lose by so many
     steps (:func:`~cheapspec.core.allowance.at_risk`), and no more than the allowance would let it hold now.
     """
     job, passed = admitted.job, admitted.passed
+    if isinstance(job, Ladder):
+        return _calls(job)
     prices = job.prices
     if prices is None:
         return []

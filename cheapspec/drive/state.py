@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from cheapspec.core.info import Info
 from cheapspec.core.ports import Target
+from cheapspec.rules.verdict import Endpoint
 
 __all__ = ["Breaker", "InfoTable", "TargetFacts", "Targets", "infos", "targets"]
 
@@ -62,7 +63,8 @@ class TargetFacts:
     found. ``refuses_usage``: it does not know ``stream_options``. ``qs``, ``qh``: share of a known context that a
     scoring call, or a continuation, pays at the uncached price (``None``: not seen). ``confirmed``: by a probe, not
     only by name. ``in_vain``: probes in a row that learnt nothing; no other before ``next_probe``. ``recalled``: the
-    ledger was asked. ``plain_sampling``, ``hidden_defaults``: as in :class:`~cheapspec.backends.facts.Facts`.
+    ledger was asked. ``plain_sampling``, ``hidden_defaults``: as in :class:`~cheapspec.backends.facts.Facts`. ``chat``:
+    what its chat route takes, as replies have shown.
     """
 
     target: Target | None = None
@@ -81,6 +83,7 @@ class TargetFacts:
     recalled: bool = False
     plain_sampling: bool | None = None
     hidden_defaults: tuple[str, ...] = ()
+    chat: Endpoint | None = None
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 

@@ -18,7 +18,20 @@ import httpx2
 from cheapspec.core.effects import Event
 from cheapspec.core.money import money_context
 from cheapspec.drive.exchange import Exchange, Spoken
-from cheapspec.drive.io import WRITE_SECONDS, Background, Io, Read, ReadAll, Send, Shut, Sleep, Steps, Wait, Written
+from cheapspec.drive.io import (
+    WRITE_SECONDS,
+    Background,
+    Io,
+    Read,
+    ReadAll,
+    Run,
+    Send,
+    Shut,
+    Sleep,
+    Steps,
+    Wait,
+    Written,
+)
 from cheapspec.drive.local import hosts
 from cheapspec.drive.replies import elapsed
 from cheapspec.drive.runtime import Runtime
@@ -99,6 +112,8 @@ class _Executor:
                     return time.sleep(seconds)
                 case Written(ticket):
                     return ticket.wait(WRITE_SECONDS)
+                case Run(work):
+                    return work()
                 case Background(steps, name):
                     target = _Executor(self._send).obey
                     return threading.Thread(target=target, args=(steps,), name=name, daemon=True).start()

@@ -17,12 +17,11 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
-from cheapspec.core.counting import estimate, input_bound, size_of
+from cheapspec.core.counting import input_bound, input_estimate, size_of
 from cheapspec.core.effects import HttpReply
 from cheapspec.core.exposure import exposure
 from cheapspec.core.money import Prices
 from cheapspec.core.request import Request
-from cheapspec.core.untyped import as_list, as_mapping, is_list
 from cheapspec.rules.agree import Agree
 from cheapspec.rules.answer import Answer
 from cheapspec.rules.judge import UNCALIBRATED, Judge
@@ -32,7 +31,7 @@ from cheapspec.rules.prospects import Bench, CallRule, VerdictRule
 from cheapspec.rules.validator import Validator
 from cheapspec.rules.verdict import Draft, Verdict
 
-__all__ = ["LONGER", "before", "body_of", "guarded", "question_tokens", "read_reply", "version_of", "worst_usd"]
+__all__ = ["LONGER", "before", "body_of", "guarded", "own_share", "read_reply", "version_of", "worst_usd"]
 
 LONGER: Final = 4
 """So many times the draft's tokens, and :data:`_LEAST`, may a reply have that comes instead of it."""
@@ -71,18 +70,9 @@ def worst_usd(body: Mapping[str, Any], prices: Prices | None) -> Decimal | None:
     return exposure(body, input_bound(body, size_of(written)), "chat", prices)
 
 
-def question_tokens(body: Mapping[str, Any], request: Request) -> int:
-    """About how many tokens of the call's prompt are not the caller's own."""
-    return estimate(max(0, _size(body) - _size(request.body)))
-
-
-def _size(body: Mapping[str, Any]) -> int:
-    texts: list[str] = []
-    for message in map(as_mapping, as_list(body.get("messages"))):
-        content: object = message.get("content")
-        parts = [as_mapping(part).get("text") for part in content] if is_list(content) else [content]
-        texts += [text for text in parts if isinstance(text, str)]
-    return sum(map(size_of, texts))
+def own_share(body: Mapping[str, Any], request: Request) -> float:
+    """Which part of the call's prompt (0 to 1) is the caller's own, as far as lengths tell."""
+    return min(1.0, input_estimate(request.body) / max(1, input_estimate(body)))
 
 
 def read_reply(

@@ -11,7 +11,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from cheapspec.core.calls import Calls, Steps
@@ -20,24 +20,16 @@ from cheapspec.core.effects import Check, Checked, HttpReply, HttpRequest, Note,
 from cheapspec.core.money import Prices
 from cheapspec.core.received import read_identity, read_usage
 from cheapspec.core.untyped import as_mapping
-from cheapspec.rules.asking import body_of, guarded, question_tokens, read_reply, worst_usd
+from cheapspec.rules.asking import body_of, guarded, own_share, read_reply, worst_usd
 from cheapspec.rules.drafting import Written
 from cheapspec.rules.judge import Judge
 from cheapspec.rules.prospects import Bench, CallRule, VerdictRule, purpose_of
-from cheapspec.rules.standing import Ladder, weighed
+from cheapspec.rules.standing import Ladder, Skipped, weighed
 from cheapspec.rules.verdict import Endpoint, Verdict
 
-__all__ = ["Asking", "Skipped"]
+__all__ = ["Asking"]
 
 _REFUSED = (400, 422)
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """A rule that was not asked. ``reason``: one of those that replies and ledger use."""
-
-    reason: str
-    why: str
 
 
 class Asking:
@@ -96,7 +88,7 @@ class Asking:
         refused = yield from self._risky(body, prices)
         if refused is not None:
             return refused
-        question = question_tokens(body, ladder.request)
+        share = own_share(body, ladder.request)
         self._owed, self._owing = Usage(input_estimate(body), 1, estimated=True), bench
         started, latest = self.calls.now, ladder.policy.latest
         if bench.seconds is not None:
@@ -109,7 +101,7 @@ class Asking:
         finally:  # also when the caller leaves meanwhile
             self.tally.seconds_verify += self.calls.now - started
         reply = task.value if task.done else None
-        usage = None if reply is None or reply.status >= 300 else self._usage(reply, bench, question)
+        usage = None if reply is None or reply.status >= 300 else self._usage(reply, bench, share)
         yield from self.book(usage)
         if reply is None:
             if self._late() and not ladder.shadow:
@@ -138,13 +130,13 @@ class Asking:
             return None
         return Skipped("allowance", "speculation has used up what it may lose")
 
-    def _usage(self, reply: HttpReply, bench: Bench, question: int) -> Usage | None:
+    def _usage(self, reply: HttpReply, bench: Bench, share: float) -> Usage | None:
         told = as_mapping(reply.json())
         usage = read_usage(told.get("usage"), told.get("service_tier"))
         if bench.own:
             self.tally.identify(read_identity(told))
             if usage is not None and self.prompt_tokens is None:
-                self.prompt_tokens = max(1, usage.input_tokens - question)
+                self.prompt_tokens = max(1, round(usage.input_tokens * share))
                 self.tally.known_prompt_tokens = self.prompt_tokens
         self.reply_tokens = None if usage is None else usage.output_tokens
         return usage

@@ -31,15 +31,15 @@ from cheapspec.core.engine import Run
 from cheapspec.core.ports import NoDraft
 from cheapspec.rules.agree import Agree
 from cheapspec.rules.asking import version_of
-from cheapspec.rules.calling import Asking, Skipped
+from cheapspec.rules.calling import Asking
 from cheapspec.rules.drafting import Written, until_stop, whole_drafts
 from cheapspec.rules.ok_or_answer import OkOrAnswer
 from cheapspec.rules.prospects import VerdictRule, acceptance, learned
-from cheapspec.rules.standing import Ladder, barred, prospects, weighed
+from cheapspec.rules.standing import Ladder, Skipped, barred, prospects, weighed
 from cheapspec.rules.validator import Validator
 from cheapspec.rules.verdict import Draft, Verdict
 
-__all__ = ["Ladder", "barred", "prospects", "run"]
+__all__ = ["Ladder", "Skipped", "barred", "prospects", "run"]
 
 _WORDS: Final = re.compile(r"\s*\S+|\s+")
 _SAID: Final = ("rejected", "no_verdict")
@@ -109,11 +109,11 @@ class _Climb:
             bar = barred(ladder, rule)
             if bar is None and ladder.weighs and not ladder.shadow:
                 told = weighed(ladder, rule, name, None)
-                bar = None if told.pays else ("not_worth_it", told.why)
+                bar = None if told.pays else Skipped("not_worth_it", told.why)
             if bar is None:
                 return None
-            bars.append(bar[0])
-            why.append(bar[1] if rule.name in bar[1] else f"{rule.name}: {bar[1]}")
+            bars.append(bar.reason)
+            why.append(bar.why if rule.name in bar.why else f"{rule.name}: {bar.why}")
         return GoDirect(next((one for one in _BARS if one in bars), "no_verdict"), "; ".join(why))
 
     # --- the rules -------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class _Climb:
             return passed or Verdict("none", "nothing was said")
         bar = barred(self.ladder, rule)
         if bar is not None:
-            return Skipped(*bar)
+            return bar
         made = asking.made
         if isinstance(rule, Agree):
             told = yield from asking.check(lambda: rule.verdict(draft, others))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from cheapspec.core.counting import input_estimate
 from cheapspec.core.effects import HttpReply
@@ -18,13 +19,15 @@ from cheapspec.core.ports import Drafter, Permit
 from cheapspec.core.request import Request
 from cheapspec.core.tally import Tally
 from cheapspec.rules.agree import Agree
+from cheapspec.rules.asking import body_of, worst_usd
+from cheapspec.rules.drafting import draft_limit
 from cheapspec.rules.forms import form_of
 from cheapspec.rules.judge import UNCALIBRATED, Judge
 from cheapspec.rules.prospects import Bench, Lengths, Prospect, VerdictRule, acceptance, prospect
 from cheapspec.rules.validator import Validator
-from cheapspec.rules.verdict import Endpoint
+from cheapspec.rules.verdict import Draft, Endpoint
 
-__all__ = ["Ladder", "barred", "prospects", "weighed"]
+__all__ = ["Ladder", "Skipped", "barred", "prospects", "weighed", "worst_calls"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +72,34 @@ class Ladder:
         return UNCALIBRATED if found is None and self.shadow else found
 
 
-def barred(ladder: Ladder, rule: VerdictRule) -> tuple[str, str] | None:
-    """Why a rule cannot accept anything in this request, as a reason and a sentence; ``None``: it may."""
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A rule that is not asked. ``reason``: one of those that replies and ledger use; ``why``: one sentence."""
+
+    reason: str
+    why: str
+
+
+def barred(ladder: Ladder, rule: VerdictRule) -> Skipped | None:
+    """Why a rule cannot accept anything in this request, ``None``: it may."""
     if isinstance(rule, Validator):
-        return None if rule.sufficient or ladder.shadow else ("no_verdict", "a check that passes is not sufficient")
+        return (
+            None if rule.sufficient or ladder.shadow else Skipped("no_verdict", "a check that passes is not sufficient")
+        )
     if isinstance(rule, Agree):
         forms = {form_of(one.name) for one in ladder.drafters if one.propose(ladder.request, "", 0) is None}
         if len(forms) >= rule.voters:
             return None
-        return "no_verdict", f"it needs {rule.voters} unlike draft models, and there are {len(forms)}"
+        return Skipped("no_verdict", f"it needs {rule.voters} unlike draft models, and there are {len(forms)}")
     if ladder.request.kind != "chat":
-        return "no_verdict", "only a chat can be asked about a draft"
+        return Skipped("no_verdict", "only a chat can be asked about a draft")
     if isinstance(rule, Judge) and ladder.threshold(rule) is None:
-        return "uncalibrated", "there is no certificate for this workload (Judge(uncalibrated=True) waives that)"
+        return Skipped("uncalibrated", "no certificate for this workload (Judge(uncalibrated=True) waives that)")
     bench = ladder.bench_of(rule)
     if bench is None:
-        return "cooldown", "the judge asked to slow down"
+        return Skipped("cooldown", "the judge asked to slow down")
     if ladder.weighs and (ladder.prices is None or (not bench.own and bench.prices is None)):
-        return "price_unknown", "nobody knows what asking costs"
+        return Skipped("price_unknown", "nobody knows what asking costs")
     return None
 
 
@@ -113,3 +126,21 @@ def weighed(
         again=ladder.again,
         asked_before=asked_before,
     )
+
+
+def worst_calls(ladder: Ladder) -> list[Decimal]:
+    """Dollars of each call that may be made, at most, with a draft as long as may be; those that have no bound are left
+    out, since they are not made either (unless nothing is weighed).
+    """
+    tokens = draft_limit(ladder.request, ladder.policy)
+    longest = Draft("x" * tokens)  # as many tokens as letters, by the bound on them
+    found: list[Decimal] = []
+    for rule in ladder.rules:
+        bench = ladder.bench_of(rule)
+        if isinstance(rule, Agree | Validator) or bench is None or barred(ladder, rule) is not None:
+            continue
+        body = body_of(rule, ladder.request, longest, tokens, ladder.salt, bench)
+        usd = worst_usd(body, ladder.prices if bench.own else bench.prices)
+        if usd is not None:
+            found.append(usd)
+    return found

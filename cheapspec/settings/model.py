@@ -29,8 +29,9 @@ from cheapspec.backends.ollama_names import normalise_host
 from cheapspec.backends.targets import NAMES
 from cheapspec.core.money import LocalPrice, Prices
 from cheapspec.core.ports import Ledger
-from cheapspec.core.rules import MOST_NATS, Lenient, text_match_refusal
+from cheapspec.core.rules import MOST_NATS, text_match_refusal
 from cheapspec.errors import CapabilityError, SettingsError
+from cheapspec.settings.accepts import Accept, Named, parse_accept
 from cheapspec.settings.drafts import DraftSpec, parse_drafts
 from cheapspec.settings.pricelist import parse_local_price, parse_prices
 from cheapspec.settings.sources import NOT_YET, Setting, disabled, gather, unknown_key
@@ -40,7 +41,6 @@ __all__ = ["Speculation"]
 log = logging.getLogger("cheapspec")
 
 _BUDGET_KEYS = ("name", "usd", "period", "timezone", "unknown")
-RULES = ("exact", "lenient", "agree", "answer", "judge", "ok_or_answer", "patch", "text_match")
 BACKENDS = ("auto", *NAMES)
 
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -54,7 +54,10 @@ class Speculation(BaseModel):
     :param draft: what drafts (:mod:`cheapspec.settings.drafts`); ``None``: nothing but the caller's prediction.
     :param draft_url: the Ollama server's URL (else ``OLLAMA_HOST``, else this machine).
     :param target_backend: API family of the target; ``"auto"`` finds out.
-    :param accept: the acceptance rule: ``"exact"``, ``"lenient"`` or :class:`cheapspec.Lenient` (lossy).
+    :param accept: the acceptance rule, or several, tried in order: ``"exact"``; ``"lenient"`` or
+        :class:`cheapspec.Lenient` (lossy); for endpoints that cannot score, ``"agree"``, ``"answer"``, ``"judge"``,
+        ``"ok_or_answer"``, ``"patch"`` or their objects (lossy: docs/chat-only-apis.md), and ``Validator(…)``. A
+        scoring rule comes first in a list: the others are for where it cannot serve.
         ``"text_match"`` is not available in this version.
     :param objective: what to save: dollars (``"cost"``) or seconds, as measured online (``"latency"``; the allowance
         bounds its dollars all the same).
@@ -97,7 +100,7 @@ class Speculation(BaseModel):
     draft: str | None = None
     draft_url: str | None = None
     target_backend: str = "auto"
-    accept: str | Lenient = "exact"
+    accept: Any = "exact"
     objective: str = "cost"
     allowance: NotNegative = 0.02
     seed_usd: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] = Decimal("0.05")
@@ -128,7 +131,7 @@ class Speculation(BaseModel):
             draft: str | None = None,
             draft_url: str | None = None,
             target_backend: str = "auto",
-            accept: str | Lenient | Sequence[str | Lenient] = "exact",
+            accept: Named | Sequence[Named] = "exact",
             objective: Literal["cost", "latency"] = "cost",
             allowance: float = 0.02,
             seed_usd: Decimal | str | float = "0.05",
@@ -226,18 +229,8 @@ class Speculation(BaseModel):
 
     @field_validator("accept", mode="before")
     @classmethod
-    def _accept(cls, value: Any) -> str | Lenient:
-        rules: list[Any] = cast(list[Any], value) if isinstance(value, (list, tuple)) else [value]
-        for rule in rules:
-            if isinstance(rule, Lenient):
-                continue
-            if not isinstance(rule, str):
-                raise ValueError(f"a rule object ({type(rule).__name__}) {NOT_YET}; use accept='exact'")
-            if _one_of(rule, RULES) not in ("exact", "lenient", "text_match"):
-                raise ValueError(f"the rule {rule!r} {NOT_YET}; use accept='exact'")
-        if len(rules) != 1:
-            raise ValueError(f"a list of {len(rules)} rules {NOT_YET}; use accept='exact'")
-        return Lenient() if rules[0] == "lenient" else rules[0]
+    def _accept(cls, value: Any) -> Accept:
+        return parse_accept(value)
 
     @field_validator("objective")
     @classmethod

@@ -163,7 +163,7 @@ def test_the_bodys_options_win_for_that_request(way: Doorway) -> None:
         ({"draft_tokens": "many"}, "draft_tokens"),
         ({"ledger": "off"}, "client.copy"),
         ({"budget_usd": 1}, "budget"),
-        ({"accept": "judge"}, "accept"),
+        ({"accept": "judge me"}, "accept"),
     ],
 )
 def test_nonsense_is_a_bad_request(options: dict[str, Any], said: str, way: Doorway) -> None:
