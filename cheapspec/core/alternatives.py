@@ -37,7 +37,8 @@ _MILLION = Decimal(1_000_000)
 
 @dataclass(frozen=True, slots=True)
 class PlanAlternative:
-    """One way. ``action``: ``direct`` or ``score``; ``draft_tokens``: scored in the first round. Dollars are what the
+    """One way. ``action``: ``direct``, ``score``, or ``verdict`` (a rule about a whole draft); ``draft_tokens``: scored
+    in the first round, or of the whole draft. Dollars are what the
     target would be paid, ``worst_usd`` at most: with one scored round, where one is. ``expected_seconds``: until the
     reply is whole. ``why``: one sentence with the numbers.
     """
@@ -54,7 +55,9 @@ class PlanAlternative:
 
     @property
     def name(self) -> str:
-        """How :attr:`Plan.chosen` names it: ``direct``, or ``score`` and the drafter."""
+        """How :attr:`Plan.chosen` names it: ``direct``, ``score`` and the drafter, or ``verdict`` and the rule."""
+        if self.action == "verdict":
+            return f"{self.action} {self.rule}"
         return self.action if self.drafter is None else f"{self.action} {self.drafter}"
 
     def to_dict(self) -> dict[str, Any]:

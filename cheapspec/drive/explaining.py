@@ -33,12 +33,16 @@ from cheapspec.core.request import Request
 from cheapspec.drive.admission import Admitted, Refused, context_prices, decide, draft_seconds
 from cheapspec.drive.drafts import draft_in_time
 from cheapspec.drive.learning import target_of, workload_of
-from cheapspec.drive.permits import account_keys
+from cheapspec.drive.permits import BoundPermit, account_keys
 from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.spending import request_worst
 from cheapspec.drive.state import TargetFacts
 from cheapspec.drive.urls import api_base
+from cheapspec.drive.verdicts import ladder_for
 from cheapspec.errors import SettingsError
+from cheapspec.rules.drafting import draft_limit
+from cheapspec.rules.ladder import Ladder
+from cheapspec.rules.plans import verdict_ways
 
 __all__ = ["REPLY_TOKENS", "explain"]
 
@@ -57,12 +61,19 @@ def explain(runtime: Runtime, request: httpx2.Request, *, draft: bool = False, r
     decided = decide(runtime, request)
     if isinstance(decided, Refused):
         raise SettingsError(decided.message)
+    if isinstance(decided, Admitted) and isinstance(decided.job, Ladder):
+        return _judged(runtime, decided.passed, decided.job, draft, reply_tokens)
     if isinstance(decided, Admitted):
         return _planned(runtime, decided.passed, decided.job.request, decided.facts, draft, reply_tokens)
     if decided.parsed is None:
         return _unread(runtime, decided)
     facts = runtime.facts_of(decided, time.monotonic())
-    made = _planned(runtime, decided, decided.parsed, facts, draft, reply_tokens)
+    if decided.settings.rules and not decided.settings.scores:
+        seconds, drafters = draft_seconds(decided.request, decided.settings), _drafters(runtime, decided.parsed)
+        ladder, _ = ladder_for(runtime, decided, decided.parsed, facts, drafters, time.monotonic(), seconds)
+        made = _judged(runtime, decided, ladder, draft, reply_tokens)
+    else:
+        made = _planned(runtime, decided, decided.parsed, facts, draft, reply_tokens)
     why = f"goes direct, {decided.reason}{f': {decided.detail}' if decided.detail else ''}"
     ways = [made.alternatives[0], *(_vetoed(one, why) for one in made.alternatives[1:])]
     return replace(made, chosen="direct", alternatives=tuple(ways), reason=decided.reason, detail=decided.detail)
@@ -92,7 +103,7 @@ def _planned(
     unprobed = facts.target is None and facts.reason == "not_probed"
     limits = (settings.max_draft_tokens, parsed.max_tokens, reply_tokens)
     longest = min(limit for limit in limits if limit is not None)
-    drafters = [*([Prediction()] if parsed.prediction is not None else []), *runtime.drafters]
+    drafters = _drafters(runtime, parsed)
     ask = (draft_seconds(passed.request, settings), settings.draft_concurrency) if draft else None
     drafts, missing = _drafts(drafters, parsed, estimates, longest, reply_tokens, ask=ask)
     plain = settings.draft_tokens is None
@@ -122,6 +133,42 @@ def _planned(
     asked = {drafter.name for drafter in drafters} if draft else {one.drafter for one in drafts if one.static}
     said = [one if one.drafter is None or one.drafter in asked else _assumed(one) for one in made.alternatives]
     return replace(made, alternatives=(*said, *(_none(situation.rule, name, why) for name, why in missing.items())))
+
+
+def _drafters(runtime: Runtime, request: Request) -> list[Drafter]:
+    return [*([Prediction()] if request.prediction is not None else []), *runtime.drafters]
+
+
+def _judged(runtime: Runtime, passed: Passed, ladder: Ladder, draft: bool, reply_tokens: int | None) -> Plan:
+    """The ways of a ladder of rules. One draft is asked for, if any is: that of the first model."""
+    parsed, settings = ladder.request, passed.settings
+    lengths = ladder.lengths.reply
+    tokens = reply_tokens or (round(lengths) if lengths else REPLY_TOKENS)
+    drafter, limit = next(iter(ladder.drafters), None), draft_limit(parsed, ladder.policy)
+    if draft and drafter is not None:
+        found: Draft | NoDraft | None = given_draft(drafter, parsed, "", limit)
+        if found is None:
+            found = draft_in_time(
+                drafter, parsed, limit, seconds=ladder.policy.draft_seconds, limit=settings.draft_concurrency
+            )
+        tokens = len(found.tokens) if isinstance(found, Draft) else tokens
+    tokens = min(tokens, limit)
+    situation = Situation(
+        prompt_tokens=assumed_prompt(parsed),
+        prices=ladder.prices,
+        context=ContextPrices(ladder.read),
+        reply_tokens=tokens,
+        limit=parsed.max_tokens,
+        cached_share=ladder.tally.cached_share,
+        direct_worst=request_worst(runtime, passed),
+        tier=passed.tier,
+    )
+    made = alternatives(situation, [])
+    permit = ladder.permit
+    headroom = permit.headroom() if isinstance(permit, BoundPermit) and ladder.weighs else None
+    ways = verdict_ways(ladder, made.alternatives[0], drafter, tokens, headroom=headroom)
+    chosen = next((way.name for way in ways if way.allowed), "direct")
+    return replace(made, chosen=chosen, alternatives=(made.alternatives[0], *ways))
 
 
 def _drafts(
