@@ -8,16 +8,19 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx2
 
+from cheapspec.backends.chat_hosts import endpoint_for
+from cheapspec.backends.chat_learning import learn
 from cheapspec.backends.facts import Facts
-from cheapspec.core.effects import HttpReply, Note, Op
+from cheapspec.core.effects import Note, Op
 from cheapspec.core.money import PrefixMemory
 from cheapspec.core.ports import Drafter, Ledger, PriceSource
 from cheapspec.core.request import Request
+from cheapspec.drive.certified import Certificates, scope_of
 from cheapspec.drive.endpoints import Endpoints
 from cheapspec.drive.learning import Learning
 from cheapspec.drive.passed import Passed
@@ -25,7 +28,11 @@ from cheapspec.drive.permits import Permits
 from cheapspec.drive.settings import SettingsReader
 from cheapspec.drive.state import Breaker, TargetFacts, targets
 from cheapspec.drive.urls import api_base, credentials
-from cheapspec.rules.prospects import VerdictRule
+from cheapspec.rules.agree import Agree
+from cheapspec.rules.asking import version_of
+from cheapspec.rules.certificates import Scope
+from cheapspec.rules.judge import Judge
+from cheapspec.rules.prospects import Bench, VerdictRule
 from cheapspec.rules.verdict import Endpoint
 
 __all__ = ["Passed", "Runtime"]
@@ -60,6 +67,7 @@ class Runtime:
         self.breaker = Breaker()
         self._endpoints = Endpoints(ledger)
         self.learning = Learning(ledger)
+        self.certificates = Certificates(ledger)
         self._memory = PrefixMemory()
         self._lock = threading.RLock()
         _runtimes.add(self)
@@ -70,6 +78,7 @@ class Runtime:
         self.permits.renew_locks()
         self.breaker.renew_locks()
         self.learning.renew_locks()
+        self.certificates.renew_locks()
 
     # --- what is known of the endpoint -----------------------------------------------------------
 
@@ -101,9 +110,9 @@ class Runtime:
     def chat_endpoint(base_url: str, model: str, body: Mapping[str, Any]) -> Endpoint:
         """What a chat endpoint takes: by its URL, and by what its replies have shown since."""
         facts = targets.get((base_url.rstrip("/"), model, "chat", False))
-        return facts.chat or Endpoint()
+        return facts.chat or endpoint_for(base_url, model, body)
 
-    learns_endpoint: Callable[[Endpoint, HttpReply], Endpoint] | None = None
+    learns_endpoint = staticmethod(learn)
 
     @staticmethod
     def learned_endpoint(base_url: str, model: str, endpoint: Endpoint) -> None:
@@ -112,7 +121,16 @@ class Runtime:
 
     def cutoffs(self, passed: Passed, rules: Sequence[VerdictRule], drafters: Sequence[Drafter]) -> Mapping[str, float]:
         """Thresholds of certificates that are valid for this request now, by rule name."""
-        return {}
+        scopes: dict[str, Scope] = {}
+        for rule in rules:
+            if isinstance(rule, Judge | Agree):
+                base = (rule.base_url if isinstance(rule, Judge) else None) or api_base(passed.request.url)
+                model = (rule.model if isinstance(rule, Judge) else None) or passed.model
+                own = isinstance(rule, Agree) or rule.model is None
+                body = passed.parsed.body if own and passed.parsed is not None else {}
+                bench = Bench(self.chat_endpoint(base, model, body))
+                scopes[rule.name] = scope_of(passed, rule, version_of(rule, bench), rules, drafters)
+        return self.certificates.cutoffs(scopes)
 
     def slow_down(self, facts: TargetFacts, seconds: float | None) -> None:
         """The target answered 429, and asked for so many seconds."""

@@ -29,7 +29,7 @@ from cheapspec.rules.verdict import Endpoint, Verdict
 
 __all__ = ["Asking"]
 
-_REFUSED = (400, 422)
+_REFUSED = (400, 403, 404, 422)
 
 
 class Asking:
@@ -107,7 +107,7 @@ class Asking:
             if self._late() and not ladder.shadow:
                 return Skipped("latency", "the time that speculating may add is over")
             return Verdict("none", f"the call broke: {task.broke.message}" if task.broke else "the call took too long")
-        corrected = yield from self._corrected(rule, bench, reply)
+        corrected = yield from self._corrected(rule, bench, reply, body)
         if reply.status >= 300:
             if corrected and reply.status in _REFUSED and not again:
                 return (yield from self._call(rule, best, again=True))
@@ -141,11 +141,11 @@ class Asking:
         self.reply_tokens = None if usage is None else usage.output_tokens
         return usage
 
-    def _corrected(self, rule: CallRule, bench: Bench, reply: HttpReply) -> Steps[bool]:
+    def _corrected(self, rule: CallRule, bench: Bench, reply: HttpReply, sent: Mapping[str, Any]) -> Steps[bool]:
         """Take in what a reply shows of what the endpoint takes."""
         if self.ladder.learn is None:
             return False
-        better = self.ladder.learn(bench.endpoint, reply)
+        better = self.ladder.learn(bench.endpoint, reply, sent)
         if better == bench.endpoint:
             return False
         self._endpoints[rule.name if rule.name in self.ladder.judges else ""] = better

@@ -94,15 +94,25 @@ def ask(request: Request, question: str) -> list[dict[str, Any]]:
 
 
 def body(
-    request: Request, messages: list[dict[str, Any]], endpoint: Endpoint, tokens: int | None, *, logprobs: bool = False
+    request: Request,
+    messages: list[dict[str, Any]],
+    endpoint: Endpoint,
+    tokens: int | None,
+    *,
+    logprobs: bool = False,
+    model: str | None = None,
 ) -> dict[str, Any]:
     """The whole body of a verdict's call. ``tokens``: the output that it needs, ``None``: as many as the caller
-    allows. ``logprobs``: ask for as many alternatives as the endpoint lists.
+    allows. ``logprobs``: ask for as many alternatives as the endpoint lists. ``model``: one that is not the target;
+    nothing of what the caller sends to the target for its own host is meant for it.
     """
-    told: dict[str, Any] = {name: value for name, value in request.body.items() if name in _KEPT}
+    told: dict[str, Any] = {"model": model}
+    if model is None:
+        told = {name: value for name, value in request.body.items() if name in _KEPT}
     told["messages"] = messages
     if told.get("tools"):
         told["tool_choice"] = "none"
+    told |= endpoint.fields
     if endpoint.temperature:
         told["temperature"] = 0
     if endpoint.effort is not None:
@@ -112,17 +122,29 @@ def body(
         told[endpoint.limit_field] = limit
     if logprobs and endpoint.alternatives:
         told |= {"logprobs": True, "top_logprobs": endpoint.alternatives}
+        if endpoint.require_parameters:
+            told |= _required(told.get("provider"))
     return told
+
+
+def _required(provider: object) -> dict[str, Any]:
+    """OpenRouter drops ``logprobs`` silently where the host that it chose has none, unless it is told not to choose
+    such a host. A caller who has settled that, or the host, is not overruled.
+    """
+    own = as_mapping(provider)
+    if "require_parameters" in own or own.get("allow_fallbacks") is False or own.get("only"):
+        return {}
+    return {"provider": {**own, "require_parameters": True}}
 
 
 def read(reply: object) -> Said:
     """A chat completion (the JSON of HTTP 200), of whatever shape it came in. Never raises."""
     told = as_mapping(reply)
-    if told.get("error"):
-        return Said("", problem="the endpoint answered with an error")
     choice = as_mapping(next(iter(as_list(told.get("choices"))), None))
     message = as_mapping(choice.get("message"))
     text, finish = _text(message.get("content")), choice.get("finish_reason")
+    if told.get("error") or choice.get("error") or finish == "error":  # the last two: OpenRouter, once text was begun
+        return Said("", problem="the endpoint answered with an error")
     if message.get("refusal") or finish == "content_filter":
         return Said(text, problem="the target refused")
     if message.get("tool_calls") or message.get("function_call"):

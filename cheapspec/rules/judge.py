@@ -99,12 +99,7 @@ class Judge:
     def body(self, request: Request, draft: Draft, salt: str, endpoint: Endpoint) -> dict[str, Any]:
         """The whole body of the call. :raises ValueError: the request is no chat."""
         messages = self.messages(request, draft.text, salt, digit=not endpoint.alternatives)
-        told = body(request, messages, endpoint, 1, logprobs=True)
-        if self.model is None:
-            return told
-        # Nothing of what the caller sends to the target for its own host is meant for another one.
-        ours = {"messages", "temperature", "reasoning_effort", "logprobs", "top_logprobs", endpoint.limit_field}
-        return {"model": self.model, **{name: value for name, value in told.items() if name in ours}}
+        return body(request, messages, endpoint, 1, logprobs=True, model=self.model)
 
     def read(self, reply: object, draft: Draft, threshold: float, endpoint: Endpoint) -> Verdict:
         """``reply``: the JSON of the judge's chat completion; ``threshold``: see :meth:`cutoff`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Any
 
 from cheapspec.core.counting import input_estimate
 from cheapspec.core.effects import HttpReply
@@ -58,7 +59,7 @@ class Ladder:
     cutoffs: Mapping[str, float] = field(default_factory=dict[str, float])
     estimates: Estimates = field(default_factory=Estimates)
     lengths: Lengths = field(default_factory=Lengths)
-    learn: Callable[[Endpoint, HttpReply], Endpoint] | None = None
+    learn: Callable[[Endpoint, HttpReply, Mapping[str, Any]], Endpoint] | None = None
     weighs: bool = True
     shadow: bool = False
 

@@ -14,6 +14,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
+from cheapspec.core.endpoint import Endpoint
+
 __all__ = ["Draft", "Endpoint", "Outcome", "Verdict", "nonce_for", "unusable_draft"]
 
 Outcome = Literal["accept", "reject", "none"]
@@ -52,24 +54,6 @@ class Verdict:
     @property
     def accepted(self) -> bool:
         return self.outcome == "accept"
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """What a chat endpoint takes. ``alternatives``: the most alternatives a token that it lists (``top_logprobs``; 20
-    at OpenAI, OpenRouter and xAI, 5 at Fireworks), 0: it gives no log-probabilities (Groq). ``least_output``: the
-    smallest output limit that it takes (16 at OpenAI's Responses API, and at OpenRouter where that serves the
-    model). ``limit_field``: the name of that limit. ``temperature``: it may be sent (some reasoning models refuse
-    it). ``effort``: the value of ``reasoning_effort`` that switches thinking off, ``None``: nothing is sent.
-    ``thinking``: output tokens to allow for hidden thinking that cannot be switched off.
-    """
-
-    alternatives: int = 20
-    least_output: int = 1
-    limit_field: str = "max_tokens"
-    temperature: bool = True
-    effort: str | None = None
-    thinking: int = 0
 
 
 def unusable_draft(draft: Draft) -> Verdict | None:
