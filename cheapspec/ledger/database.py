@@ -26,7 +26,10 @@ from cheapspec.core.books import Cap, Capability, Grant, SessionRow, Ticket, Tra
 from cheapspec.core.estimate import KEPT, Count, Counts, Delta, Row
 from cheapspec.core.ports import Call, CallRow, RequestRow
 from cheapspec.core.records import RequestRecord
+from cheapspec.core.shadows import CertificateRow, ShadowRow
 from cheapspec.errors import LedgerError
+from cheapspec.ledger import certificates as certified
+from cheapspec.ledger import shadows as shadowing
 from cheapspec.ledger.allowances import Held, Released
 from cheapspec.ledger.budgets import distinct
 from cheapspec.ledger.capabilities import CapabilityCache, row_of
@@ -80,6 +83,7 @@ class DatabaseLedger:
         self._store_text = store_text
         self._capabilities = CapabilityCache(self.read)
         self._estimates = EstimateCache(self._newest_estimates)
+        self._shadows = shadowing.ShadowCache(self.read)
 
     def __repr__(self) -> str:
         return f"DatabaseLedger({self._store.shown!r})"
@@ -121,7 +125,7 @@ class DatabaseLedger:
 
     def open_call(self, row: CallRow) -> Ticket[object] | None:
         writer = self._writer
-        ticket: WriteTicket[object] | None = WriteTicket() if row.billed and writer.ready else None
+        ticket: WriteTicket[object] | None = writer.ticket() if row.billed and writer.ready else None
         values = {
             "call_id": row.call_id,
             "request_id": row.request_id,
@@ -177,7 +181,7 @@ class DatabaseLedger:
             return Grant(None, caps[0].name, why="unavailable")
         named = distinct(replace(cap, name=clean_text(cap.name)) for cap in caps)
         asked = Reserve(request_id, named, tuple(to_nano(amount, up=True) for amount in amounts))
-        ticket: WriteTicket[Grant] = WriteTicket()
+        ticket: WriteTicket[Grant] = self._writer.ticket()
         self._writer.put(Operation(Kind.RESERVE, asked, ticket))
         return ticket
 
@@ -188,7 +192,7 @@ class DatabaseLedger:
 
     def hold(self, request_id: str, accounts: Sequence[str], worst: Decimal, seed: Decimal) -> Ticket[bool]:
         """See :class:`cheapspec.core.books.RiskBook`."""
-        ticket: WriteTicket[bool] = WriteTicket()
+        ticket: WriteTicket[bool] = self._writer.ticket()
         amount, stake = to_nano(worst, up=True), to_nano(seed)
         if amount is None or stake is None:
             ticket.finish(False)
@@ -288,11 +292,50 @@ class DatabaseLedger:
             rows = connection.execute(newest).all()
         return _counted(rows[::-1])
 
+    # --- what lossy rules lose -------------------------------------------------------------------
+
+    def shadowed(self, workload: str, target: str, draft: str) -> int:
+        """See :class:`cheapspec.core.shadows.ShadowBook`."""
+        return self._shadows.shadowed(workload, target, draft)
+
+    def add_shadow(self, row: ShadowRow) -> None:
+        kept = row if self._store_text else replace(row, draft_text=None)
+        self._shadows.found(kept)
+        self._put(Kind.SHADOW, shadowing.row_of(kept))
+
+    def certificates(self, workload: str, target: str) -> tuple[CertificateRow, ...]:
+        return self._shadows.certificates(workload, target)
+
+    def put_certificate(self, row: CertificateRow) -> None:
+        self._shadows.certified(row)
+        self._put(Kind.CERTIFICATE, certified.row_of(row))
+
+    def revoke(self, row: CertificateRow, at: float, why: str) -> None:
+        self._shadows.certified(replace(row, revoked_at=at, revoked_why=why))
+        self._put(Kind.REVOKE, {"key": row.certificate_id, "revoked_at": at, "revoked_why": why})
+
+    def audits(self, row: CertificateRow) -> tuple[int, int]:
+        return self._shadows.audits(row)
+
+    def shadow_rows(
+        self, *, workload: str | None = None, since: float | None = None, until: float | None = None
+    ) -> Iterator[ShadowRow]:
+        """See :class:`cheapspec.core.shadows.ShadowReader`.
+
+        :raises LedgerError: the store cannot be read.
+        """
+        with self.read() as connection:
+            yield from shadowing.read_shadows(connection, workload, since, until)
+
+    def certificate_rows(self) -> list[CertificateRow]:
+        with self.read() as connection:
+            return certified.read_certificates(connection)
+
     # --- for reports and tests -------------------------------------------------------------------
 
     def flush(self, seconds: float = 30.0) -> bool:
         """Wait until what was given so far is written, and settle what dead processes left. Whether it is."""
-        ticket: WriteTicket[object] = WriteTicket()
+        ticket: WriteTicket[object] = self._writer.ticket()
         self._writer.put(Operation(Kind.FLUSH, None, ticket))
         return ticket.wait(seconds) and ticket.value is True
 

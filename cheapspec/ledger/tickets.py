@@ -1,8 +1,13 @@
-"""What a caller holds while the ledger's thread writes: waitable from a thread, from an event loop by callback."""
+"""What a caller holds until its row is written: waitable from a thread, from an event loop by callback.
+
+A ticket that nobody waits for hurries nobody. Who begins to wait says so (``wanted``), and a thread that waits may be
+asked to do the writing itself.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -12,11 +17,15 @@ R = TypeVar("R")
 
 
 class WriteTicket(Generic[R]):
-    """Implements :class:`cheapspec.core.books.Ticket`. Finished once; later values are passed over."""
+    """Implements :class:`cheapspec.core.books.Ticket`. Finished once; later values are passed over.
 
-    __slots__ = ("_callbacks", "_done", "_lock", "_value")
+    :param wanted: called when somebody begins to wait: with ``True`` from a thread that has nothing else to do.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_callbacks", "_done", "_lock", "_value", "_wanted")
+
+    def __init__(self, wanted: Callable[[bool], object] | None = None) -> None:
+        self._wanted = wanted
         self._lock = threading.Lock()  # held until it is done: a lock is the cheapest thing to wait for
         self._lock.acquire()
         self._done = False
@@ -32,6 +41,10 @@ class WriteTicket(Generic[R]):
         return self._value
 
     def wait(self, seconds: float) -> bool:
+        if not self._done and self._wanted is not None:
+            until = time.monotonic() + seconds
+            self._wanted(True)
+            seconds = until - time.monotonic()
         if self._lock.acquire(timeout=max(0.0, seconds)):
             self._lock.release()  # the next one may look too
         return self._done
@@ -40,6 +53,8 @@ class WriteTicket(Generic[R]):
         self._callbacks.append(callback)
         if self._done:
             self._call_back()
+        elif self._wanted is not None:
+            self._wanted(False)
 
     def finish(self, value: R | None = None) -> None:
         """It is done; who waits goes on."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -170,10 +169,15 @@ def test_threads_on_two_ledgers_never_hold_too_much(url: str) -> None:
 STAKE = "0.0008"
 
 
-def gambling(url: str, target: str, *numbers: int) -> subprocess.Popen[str]:
+@contextmanager
+def gambling(url: str, target: str, *numbers: int) -> Iterator[subprocess.Popen[str]]:
+    """A process that is gone at the end, however the test ends."""
     command = [sys.executable, "gamblers.py", url, target, STAKE, *map(str, numbers)]
-    process = subprocess.Popen(command, cwd=HERE, stdout=subprocess.PIPE, text=True)
-    return process
+    with subprocess.Popen(command, cwd=HERE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def line_of(process: subprocess.Popen[str]) -> str:
@@ -244,7 +248,6 @@ def test_killed_gamblers_have_lost_what_they_held(url: str, kills: int) -> None:
                     assert time.monotonic() < end
                 time.sleep(chance.uniform(0.0, 0.5))
                 bears(ledger)
-                os.kill(process.pid, signal.SIGKILL)
             bears(ledger)
         deadline = time.monotonic() + 60
         while rows(ledger, "risks"):

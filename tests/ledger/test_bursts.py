@@ -20,7 +20,6 @@ from cheapspec.ledger import intake
 from cheapspec.ledger.database import DatabaseLedger
 from cheapspec.ledger.intake import BATCH, Intake
 from cheapspec.ledger.operations import Kind, Operation
-from cheapspec.ledger.tickets import WriteTicket
 
 REPLY: dict[str, Any] = {
     "id": "chatcmpl-1",
@@ -38,10 +37,6 @@ def request(name: str) -> RequestRow:
 
 def calm(name: str = "") -> Operation:
     return Operation(Kind.OPEN_REQUEST, {"request_id": name})
-
-
-def urgent(name: str = "") -> Operation:
-    return Operation(Kind.OPEN_CALL, {"call_id": name}, WriteTicket())
 
 
 def held(path: Path) -> sqlite3.Connection:
@@ -155,20 +150,27 @@ def test_an_operation_takes_about_a_kilobyte() -> None:
     assert size / len(kept) < 1600
 
 
-def test_what_is_urgent_is_taken_with_all_that_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+def taken(given: Intake, seconds: float | None = None) -> list[Operation]:
+    """What the thread takes next."""
+    found: list[Operation] = []
+    given.wait(lambda: seconds)
+    given.take(found)
+    return found
+
+
+def test_what_is_waited_for_is_taken_with_all_that_was_given_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request's row does not wake the thread's database by itself: it goes with the row of its call."""
     monkeypatch.setattr(intake, "GATHER_SECONDS", 3600.0)
     given = Intake(100)
-    first, second = calm("r"), urgent("c")
-    taken: list[Any] = []
-    thread = threading.Thread(target=lambda: taken.append(given.take(None)), daemon=True)
+    first, second = calm("r"), calm("c")
+    found: list[list[Operation]] = []
+    thread = threading.Thread(target=lambda: found.append(taken(given)), daemon=True)
     thread.start()
     given.put(first)
     given.put(second)
+    given.ring()
     thread.join(60)
-    assert [operations for operations, _ in taken] in ([[first, second]], [[first]])
-    if taken[0][0] == [first]:  # the thread came late: then the other is there at once
-        assert in_time(lambda: given.take(None)) == ([second], True)
+    assert found == [[first, second]]
 
 
 def test_what_is_left_of_a_full_batch_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,18 +178,34 @@ def test_what_is_left_of_a_full_batch_does_not_wait(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(intake, "GATHER_SECONDS", 3600.0)
     given = Intake(10 * BATCH)
     for _ in range(BATCH + 5):
-        given.put(urgent())
-    given.end()
-    assert [len(in_time(lambda: given.take(None))[0]) for _ in range(2)] == [BATCH, 5]
+        given.put(calm())
+    given.ring()
+    assert [len(in_time(lambda: taken(given))) for _ in range(2)] == [BATCH, 5]
 
 
-def test_what_is_not_urgent_comes_by_itself_after_a_while() -> None:
-    """Whether the thread was asleep, or had just worked."""
+@pytest.mark.parametrize("awake", [0.0, 3600.0])
+def test_what_nobody_waits_for_comes_by_itself_after_a_while(monkeypatch: pytest.MonkeyPatch, awake: float) -> None:
+    """Whether the thread was asleep, looked around, or had just worked."""
+    monkeypatch.setattr(intake, "AWAKE_SECONDS", awake)
     given = Intake(100)
     for _ in range(3):
         operation = calm()
         given.put(operation)
-        assert in_time(lambda: given.take(None)) == ([operation], True)
-    assert in_time(lambda: given.take(0.01)) == ([], True)
-    given.end()
-    assert in_time(lambda: given.take(None)) == ([], False)
+        assert in_time(lambda: taken(given)) == [operation]
+    assert in_time(lambda: taken(given, 0.01)) == []
+    late: list[list[Operation]] = []
+    thread = threading.Thread(target=lambda: late.append(taken(given)), daemon=True)
+    thread.start()
+    time.sleep(0.2)
+    operation = calm()
+    given.put(operation)
+    thread.join(60)
+    assert late == [[operation]]
+
+
+def test_the_thread_asks_how_long_it_may_sleep_when_it_falls_asleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller that wrote its row by itself may have given it a lease to keep meanwhile."""
+    monkeypatch.setattr(intake, "AWAKE_SECONDS", 0.1)
+    given, told = Intake(100), iter([None, None])
+    assert in_time(lambda: given.wait(lambda: next(told, 0.01))) is None
+    assert next(told, "all asked") == "all asked"
