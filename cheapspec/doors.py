@@ -19,6 +19,7 @@ from cheapspec.core.info import Info
 from cheapspec.core.lookup import PromptLookup
 from cheapspec.core.ports import Drafter, Ledger
 from cheapspec.core.rules import Lenient
+from cheapspec.core.shadows import ShadowBook
 from cheapspec.drive.permits import Permits
 from cheapspec.drive.runtime import Runtime
 from cheapspec.drive.settings import Settings
@@ -87,6 +88,9 @@ class Shared:
         self._budgets = tuple(_budget(table) for table in given.budgets)
         if self._budgets:
             self._keeps_budgets()
+        if (given.shadow or given.audit) and not isinstance(self.ledger, ShadowBook):
+            kind = type(self.ledger).__name__
+            raise SettingsError(f"shadow and audit need a ledger that keeps what they find, which a {kind} does not.")
         drafters = [_drafter(spec, given) for spec in given.drafts]
         permits = Permits(Decimal(str(given.allowance)), given.seed_usd, self.ledger)
         self.runtime = Runtime(self.read_settings, drafters, PriceBook(given.prices), self.ledger, permits)
@@ -183,6 +187,9 @@ def _settings(given: Speculation, session: str | None = None) -> Settings:
         session=session,
         ask_usage=given.ask_usage and given.ledger != "off",
         local_price=given.local_price,
+        shadow=given.shadow,
+        audit=given.audit,
+        comparison=given.comparison,
     )
 
 

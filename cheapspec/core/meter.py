@@ -24,6 +24,7 @@ from typing import Any
 from cheapspec.core.counting import estimate, size_of
 from cheapspec.core.effects import HttpReply, Usage
 from cheapspec.core.received import Problem, as_error, error_of, read_completion, read_usage
+from cheapspec.core.shadows import fingerprint_of
 from cheapspec.core.untyped import as_list, as_mapping, is_mapping
 
 __all__ = ["Metered", "StreamMeter"]
@@ -39,7 +40,8 @@ class Metered:
     """What a body that passed by said. ``usage``: as reported, ``None`` if it was not. ``written``: bytes of text
     that the model wrote, thoughts and arguments included; ``tokens``: about how many tokens that is. ``whole``: an end
     sign was there. ``problem``: an error, or no answer at all. ``began``: an answer was under way. ``text``: what the
-    model wrote, where the meter keeps it.
+    model wrote, where the meter keeps it; ``said``: the first choice's visible text alone, likewise. ``fingerprint``:
+    who wrote it, see :func:`cheapspec.core.shadows.fingerprint_of`.
     """
 
     usage: Usage | None = None
@@ -50,6 +52,8 @@ class Metered:
     began: bool = False
     reply_id: str | None = None
     text: str = ""
+    said: str = ""
+    fingerprint: str | None = None
 
 
 class StreamMeter:
@@ -59,6 +63,9 @@ class StreamMeter:
 
     def __init__(self, kind: str, *, hide: bool = False, keep_text: bool = False) -> None:
         self._text: list[str] | None = [] if keep_text else None
+        self._said: list[str] = []
+        self._model: str | None = None
+        self._fingerprint: str | None = None
         self._kind = kind
         self._hide = hide
         self._tail: list[bytes] = []
@@ -178,6 +185,8 @@ class StreamMeter:
         for choice in map(as_mapping, choices):
             self._read_choice(choice)
         self._reply_id = self._reply_id or _text(told.get("id"))
+        self._model = self._model or _text(told.get("model"))
+        self._fingerprint = self._fingerprint or _text(told.get("system_fingerprint"))
         self._tier = told.get("service_tier") or self._tier
         usage = read_usage(told.get("usage"), self._tier)
         if usage is not None:
@@ -193,6 +202,8 @@ class StreamMeter:
         delta = as_mapping(choice.get("delta"))
         for value in (choice.get("text"), delta.get("content"), delta.get("refusal")):
             self._count(value)
+        if self._text is not None and not choice.get("index"):
+            self._said += (value for value in (choice.get("text"), delta.get("content")) if isinstance(value, str))
         self._count(next((delta[name] for name in _THOUGHTS if delta.get(name)), None))
         for call in (*as_list(delta.get("tool_calls")), {"function": delta.get("function_call")}):
             function = as_mapping(as_mapping(call).get("function"))
@@ -227,7 +238,10 @@ class StreamMeter:
         tokens = max(estimate(self._written), self._pieces)
         whole = self._whole and self._problem is None
         text = "".join(self._text or ())
-        return Metered(self._usage, self._written, tokens, whole, self._problem, True, self._reply_id, text)
+        said, writer = "".join(self._said), fingerprint_of(self._model, self._fingerprint)
+        return Metered(
+            self._usage, self._written, tokens, whole, self._problem, True, self._reply_id, text, said, writer
+        )
 
     def _metered_body(self, body: bytes) -> Metered:
         """Of what is no stream of events. An empty line or a comment is one that has not begun."""
@@ -241,7 +255,8 @@ class StreamMeter:
             return Metered(problem=read)
         size = size_of(read.text)
         text = "" if self._text is None else read.text
-        return Metered(read.usage, size, estimate(size), True, None, True, read.identity.id, text)
+        writer = fingerprint_of(read.identity.model, read.identity.system_fingerprint)
+        return Metered(read.usage, size, estimate(size), True, None, True, read.identity.id, text, text, writer)
 
 
 def _text(value: Any) -> str | None:

@@ -170,8 +170,11 @@ class _Executor:
                     return await self._written(ticket)
                 case Run(work):
                     return await asyncio.to_thread(work)
-                case Background(steps):
-                    return _keep(_Executor(self._send).obey(steps)) and None
+                case Background(steps, _, listen):
+                    beside = _Executor(self._send)
+                    if listen is not None:
+                        listen(beside.deliver)
+                    return _keep(beside.obey(steps)) and None
         except Exception as error:
             return error
 

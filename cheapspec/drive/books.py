@@ -17,7 +17,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, cast
@@ -30,7 +30,9 @@ from cheapspec.core.info import Info, Seconds
 from cheapspec.core.job import Job
 from cheapspec.core.money import Charge, Prices, charge, format_usd
 from cheapspec.core.ports import Call, CallRow, RequestRow
+from cheapspec.core.received import content_text
 from cheapspec.core.reply import Problem, read_completion, read_usage
+from cheapspec.core.shadows import fingerprint_of
 from cheapspec.core.tally import Tally
 from cheapspec.core.untyped import as_mapping
 from cheapspec.drive.io import Steps, Written
@@ -49,7 +51,8 @@ log = logging.getLogger("cheapspec")
 @dataclass(frozen=True, slots=True)
 class Read:
     """What a direct reply says of itself: its id, what it used, what that costs. ``problem``: status 200, but no
-    answer in it.
+    answer in it. ``said``: the visible text of its first choice, where somebody wants it; ``fingerprint``: who wrote it
+    (:func:`cheapspec.core.shadows.fingerprint_of`); ``whole``: it came to its end.
     """
 
     reply_id: str | None = None
@@ -59,11 +62,15 @@ class Read:
     problem: Problem | None = None
     budget_usd: Decimal | None = None
     text: str = ""
+    said: str = ""
+    fingerprint: str | None = None
+    whole: bool = False
 
 
 class Books:
     """Opened with the request, closed once. ``reserved``: budgets hold something for it; ``runtime``: what its client
-    shares; ``keeps_text``: the ledger wants prompt and reply.
+    shares; ``keeps_text``: the ledger wants prompt and reply. ``heard``: is told the target's own reply when it is
+    over.
     """
 
     def __init__(self, runtime: Runtime, passed: Passed, *, stream: bool) -> None:
@@ -75,6 +82,7 @@ class Books:
         self._sent = 0
         self._tickets: dict[str, Ticket[object]] = {}
         self._holds: list[str] = []
+        self.heard: Callable[[Read], None] | None = None
         self.reserved = False
         self.closed = False
         settings, ledger = passed.settings, runtime.ledger
@@ -153,6 +161,10 @@ class Books:
         reply_id = named if isinstance(named, str) and named else None
         usage = read_usage(body.get("usage"), body.get("service_tier"))
         read = Read(reply_id) if usage is None else self.priced(reply_id, usage)
+        writer = fingerprint_of(_name(body.get("model")), _name(body.get("system_fingerprint")))
+        read = replace(read, fingerprint=writer, whole=True)
+        if self.heard is not None:
+            read = replace(read, said=first_choice_text(body))
         return replace(read, text=reply_text(body)) if self.keeps_text else read
 
     def _read_other(self, response: httpx2.Response) -> Read:
@@ -204,6 +216,9 @@ class Books:
         info = self._direct(passed, read, job)
         if job is not None:
             self.runtime.remember(passed.request, job.request)
+        self._told(read.fingerprint)
+        if self.heard is not None:
+            self.heard(read)
         self._settle(passed, job, info.paid_usd, read.usd)
         self._close(info, read.reply_id, read.text, passed.detail)
         return info
@@ -254,6 +269,7 @@ class Books:
             told = info.baseline_usd if tally.reply_tokens is not None else None
             info = replace(info, baseline_usd=info.paid_usd if told is None else min(told, info.paid_usd))
         runtime.remember(passed.request, job.request)
+        self._told(fingerprint_of(tally.identity.model, tally.identity.system_fingerprint))
         if isinstance(job.permit, BoundPermit):
             told = info.baseline_usd
             if not whole and tally.reply_tokens is None and told is not None:  # the direct call would have come as far
@@ -262,6 +278,14 @@ class Books:
             job.permit.settle(info.paid_usd, told)
         self._close(info, reply_id, text)
         return info
+
+    def _told(self, fingerprint: str | None) -> None:
+        """The target says who it is."""
+        if fingerprint is None or not self._passed.kind:
+            return
+        target, certificates = target_of(self._passed), self.runtime.certificates
+        if not certificates.knows(target, fingerprint):
+            certificates.told(target, workload_of(self._passed.settings, self._passed.parsed), fingerprint)
 
     def _settle(self, passed: Passed, job: Work | None, paid: Decimal | None, usd: Decimal | None) -> None:
         """A direct call costs what the baseline costs, and so earns its share of the allowance; what had been spent
@@ -328,6 +352,19 @@ def reply_text(body: Mapping[str, Any]) -> str:
         if isinstance(text, str):
             return text
     return json.dumps(told, ensure_ascii=False) if told else ""
+
+
+def first_choice_text(body: Mapping[str, Any]) -> str:
+    """The visible text of a reply's first choice, empty without one."""
+    choices = body.get("choices")
+    first = as_mapping(cast("list[object]", choices)[0]) if isinstance(choices, list) and choices else {}
+    if "message" in first:
+        return content_text(as_mapping(first.get("message")).get("content"))
+    return _name(first.get("text")) or ""
+
+
+def _name(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def _target(passed: Passed) -> str | None:

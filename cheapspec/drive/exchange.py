@@ -28,6 +28,7 @@ from cheapspec.drive.policy import Attempts
 from cheapspec.drive.probing import probing
 from cheapspec.drive.replies import Writer, refusal, response_headers
 from cheapspec.drive.runtime import Passed, Runtime
+from cheapspec.drive.shadow import shadowed
 from cheapspec.drive.spending import OverBudget, over_budget, reserve
 from cheapspec.drive.urls import streams
 from cheapspec.rules.ladder import Ladder
@@ -56,7 +57,7 @@ class Exchange:
         self._runtime = runtime
         self._request = request
         self._stream = stream is not False
-        self._decided = decide(runtime, request)
+        self._decided, self._shadow = shadowed(runtime, decide(runtime, request))
         self.streaming = isinstance(self._decided, Admitted) and self._decided.job.request.stream
         self.closed = not isinstance(self._decided, Admitted)
         if isinstance(self._decided, Refused):
@@ -90,6 +91,8 @@ class Exchange:
             yield Background(probing(self._runtime, passed, probe, self._books), "cheapspec-probe")
         if isinstance(decided, Admitted):
             return (yield from self._run(decided))
+        if self._shadow is not None:
+            yield self._shadow.beside(self._books)
         return (yield from pass_through(self._books, decided, stream=self._stream))
 
     def _reserve(self, decided: Passed | Admitted) -> Steps[Passed | Admitted | OverBudget]:
@@ -100,11 +103,15 @@ class Exchange:
             allowed = yield from reserve(self._runtime, decided)
         except GeneratorExit:  # the caller is gone
             self.closed = True
+            if self._shadow is not None:
+                self._shadow.abandon()
             self._books.went_direct(passed, Read())
             raise
         if not isinstance(allowed, Admitted):
             self.closed = True
         if isinstance(allowed, OverBudget):
+            if self._shadow is not None:
+                self._shadow.abandon()
             self._books.went_direct(allowed.passed, Read())
         return allowed
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 import httpx2
 
 from cheapspec.core.books import Ticket
+from cheapspec.core.effects import Event
 
 __all__ = [
     "WRITE_SECONDS",
@@ -116,10 +117,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """Carry these steps out beside the caller (a thread, a task), which does not wait for them."""
+    """Carry these steps out beside the caller (a thread, a task), which does not wait for them. ``listen``: is told
+    where events of draft calls are to go that these steps wait for.
+    """
 
     steps: Generator[Any, Any, None]
     name: str
+    listen: Callable[[Callable[[Event], None]], None] | None = None
 
 
 Io: TypeAlias = Send | Read | ReadAll | Shut | Wait | Sleep | Written | Run | Background

@@ -63,7 +63,7 @@ def metered(
     mark(response, books.begins_direct(passed, job))
     kind = response.headers.get("content-type", "")
     hide = unread.hide and "json" not in kind and "html" not in kind
-    meter = StreamMeter(unread.kind, hide=hide, keep_text=books.keeps_text)
+    meter = StreamMeter(unread.kind, hide=hide, keep_text=books.keeps_text or books.heard is not None)
     ending = _Ending(books, passed, unread, job, meter, response.status_code)
     if response.is_stream_consumed or response.is_closed:  # its content was there from the start
         content = response.content
@@ -121,7 +121,8 @@ class _Ending:
             self._unread.call_id, status, read.usage, read.usd, seconds, self._http_status, read.budget_usd
         )
         self._books.timed(status, read.usage, seconds)
-        self._books.went_direct(self._passed, replace(read, text=told.text), self._job)
+        heard = replace(read, text=told.text, said=told.said, fingerprint=told.fingerprint, whole=told.whole)
+        self._books.went_direct(self._passed, heard, self._job)
 
     def _read(self, told: Metered, status: str) -> Read:
         if told.usage is not None:

@@ -20,7 +20,9 @@ class Settings:
     ``scores``: drafts may be scored; ``rules``: about whole drafts, for where they may not or cannot.
     ``objective``: ``cost``
     or ``latency``. ``ask_usage``: a stream is asked for its usage. ``local_price``:
-    what drafting costs, ``None`` nothing.
+    what drafting costs, ``None`` nothing. ``shadow``: requests of a workload that go direct while the rules are tried
+    beside them; ``audit``: the share of replies accepted on a rule's word that the target is asked about besides;
+    ``comparison``: what tells whether a draft would have done, ``None``: what the rules themselves compare by.
     """
 
     enabled: bool = True
@@ -43,6 +45,9 @@ class Settings:
     caps: tuple[Cap, ...] = ()
     ask_usage: bool = True
     local_price: LocalPrice | None = None
+    shadow: int = 0
+    audit: float = 0.0
+    comparison: object | None = None
 
 
 class SettingsReader(Protocol):

@@ -114,9 +114,11 @@ class _Executor:
                     return ticket.wait(WRITE_SECONDS)
                 case Run(work):
                     return work()
-                case Background(steps, name):
-                    target = _Executor(self._send).obey
-                    return threading.Thread(target=target, args=(steps,), name=name, daemon=True).start()
+                case Background(steps, name, listen):
+                    beside = _Executor(self._send)
+                    if listen is not None:
+                        listen(beside.events.put)
+                    return threading.Thread(target=beside.obey, args=(steps,), name=name, daemon=True).start()
         except Exception as error:
             return error
 

@@ -31,10 +31,11 @@ from cheapspec.core.money import LocalPrice, Prices
 from cheapspec.core.ports import Ledger
 from cheapspec.core.rules import MOST_NATS, text_match_refusal
 from cheapspec.errors import CapabilityError, SettingsError
+from cheapspec.rules.comparison import comparison
 from cheapspec.settings.accepts import Accept, Named, parse_accept
 from cheapspec.settings.drafts import DraftSpec, parse_drafts
 from cheapspec.settings.pricelist import parse_local_price, parse_prices
-from cheapspec.settings.sources import NOT_YET, Setting, disabled, gather, unknown_key
+from cheapspec.settings.sources import Setting, disabled, gather, unknown_key
 
 __all__ = ["Speculation"]
 
@@ -86,7 +87,13 @@ class Speculation(BaseModel):
     :param draft_concurrency: drafts at a time on one draft host.
     :param keep_alive: how long Ollama keeps the draft model loaded (``"10m"``, seconds, ``-1`` for ever).
     :param workload: the caller's tag for requests that are alike; ``None``: derived from the system prompt.
-    :param shadow: how many requests of a workload to go direct and compare first. This version has 0.
+    :param shadow: so many requests of each workload go direct first while drafts are written and the verdict rules of
+        ``accept`` are tried beside them, for ``cheapspec tune``; counted in the ledger, by target and draft. Verdicts
+        are paid, within allowance and budgets.
+    :param audit: the share (0 to 1) of replies accepted on a verdict rule's word that the target is asked for as well,
+        in the background. It costs about that share of what those replies would have cost directly.
+    :param comparison: what tells whether a draft would have done in the place of the target's reply: ``"text"``,
+        ``"json"`` or an extractor such as ``"last_number"``; ``None``: what the rules themselves compare by.
     :param enabled: ``False`` passes everything through.
     :param simulate_scoring: demo and bench only: a target that is forced rather than scored is priced as if
         it scored.
@@ -120,6 +127,8 @@ class Speculation(BaseModel):
     keep_alive: str | int | float | None = None
     workload: str | None = None
     shadow: Annotated[int, Field(ge=0)] = 0
+    audit: Annotated[float, Field(ge=0, le=1)] = 0.0
+    comparison: Any = None
     enabled: bool = True
     simulate_scoring: bool = False
 
@@ -151,6 +160,8 @@ class Speculation(BaseModel):
             keep_alive: str | float | None = None,
             workload: str | None = None,
             shadow: int = 0,
+            audit: float = 0.0,
+            comparison: object | None = None,
             enabled: bool = True,
             simulate_scoring: bool = False,
         ) -> None: ...
@@ -284,11 +295,11 @@ class Speculation(BaseModel):
             raise ValueError("write a duration such as '10m' or '1h30m', seconds, or -1 for ever")
         return value
 
-    @field_validator("shadow")
+    @field_validator("comparison")
     @classmethod
-    def _shadow(cls, value: int) -> int:
-        if value:
-            raise ValueError(f"comparing requests in shadow {NOT_YET}; use shadow=0")
+    def _comparison(cls, value: Any) -> Any:
+        if value is not None:
+            comparison(value)  # says what is wrong
         return value
 
 
