@@ -31,7 +31,7 @@ from cheapspec.rules.prospects import Bench, CallRule, VerdictRule
 from cheapspec.rules.validator import Validator
 from cheapspec.rules.verdict import Draft, Verdict
 
-__all__ = ["LONGER", "before", "body_of", "guarded", "own_share", "read_reply", "version_of", "worst_usd"]
+__all__ = ["LONGER", "body_of", "guarded", "own_share", "read_reply", "version_of", "worst_usd"]
 
 LONGER: Final = 4
 """So many times the draft's tokens, and :data:`_LEAST`, may a reply have that comes instead of it."""
@@ -43,11 +43,6 @@ def version_of(rule: VerdictRule, bench: Bench) -> str:
     if isinstance(rule, Agree | Validator):
         return ""
     return rule.version(bench.endpoint) if isinstance(rule, Judge) else rule.version
-
-
-def before(rule: CallRule, draft: Draft) -> Verdict | None:
-    """What can be said without asking; ``None``: ask. May raise what a caller's function raises."""
-    return rule.before(draft)
 
 
 def body_of(rule: CallRule, request: Request, draft: Draft, tokens: int, salt: str, bench: Bench) -> dict[str, Any]:

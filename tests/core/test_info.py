@@ -138,3 +138,14 @@ def test_a_foreign_dict_is_refused_by_key(change: dict[str, Any], key: str) -> N
     """A server's own key of the same name is not mistaken for ours."""
     with pytest.raises(ValueError, match=key):
         Info.from_dict(EXAMPLE.to_dict() | change)
+
+
+def test_verdicts_come_back_and_what_is_none_is_passed_over() -> None:
+    """What the rules said survives the way there and back as plain JSON; a reply without any has no such key."""
+    told = {"rule": "agree(x)", "outcome": "accept", "score": 1.0, "why": "2 of 2", "drafter": "d"}
+    info = replace(EXAMPLE, rounds=0, lossy=True, rule="agree(x)", verdicts=(told,), reply_tokens=None)
+    back = Info.from_dict(json.loads(json.dumps(info.to_dict())))
+    assert back.verdicts == (told,)
+    assert (back.on_trust, back.acceptance_rate, back.calls_saved_per_token_client) == (True, None, -4)
+    assert "verdicts" not in EXAMPLE.to_dict()
+    assert Info.from_dict({**EXAMPLE.to_dict(), "verdicts": ["nonsense", told]}).verdicts == (told,)

@@ -498,3 +498,45 @@ def test_a_seed_is_read_under_either_name() -> None:
     assert good(chat(seed=None, random_seed=5)).seed == 5
     assert good(chat(random_seed=0)).seed == 0
     assert good(chat()).seed is None and Request("chat", {"seed": True}, "m", False).seed is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "bar", "formatted"),
+    [
+        ({}, None, False),
+        ({"response_format": {"type": "json_object"}}, Bypass("response_format", "response_format"), True),
+        ({"response_format": {"type": "json_schema"}}, Bypass("response_format", "response_format"), True),
+        ({"reasoning_effort": "low"}, Bypass("reasoning", "reasoning_effort"), False),
+        (
+            {"reasoning_effort": "low", "response_format": {"type": "json_object"}},
+            Bypass("reasoning", "reasoning_effort"),
+            True,
+        ),
+    ],
+)
+def test_a_rule_about_a_whole_draft_may_have_more_requests(
+    fields: dict[str, Any], bar: Bypass | None, formatted: bool
+) -> None:
+    """Thoughts and a JSON format bar scoring only; who asks for whole drafts gets the request, and what bars scoring."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
+    found = admit("POST", "/v1/chat/completions", {}, json.dumps(body).encode(), whole=True)
+    assert isinstance(found, Request)
+    assert (found.barred, found.formatted) == (bar, formatted)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"response_format": {"type": "grammar"}}, "response_format"),
+        ({"response_format": "json"}, "response_format"),
+        ({"guided_json": {}, "n": 2}, "n"),
+        ({"guided_json": {"a": 1}}, "response_format"),
+        ({"tools": [{"type": "function"}]}, "tools"),
+    ],
+)
+def test_other_fields_bar_whole_drafts_too(fields: dict[str, Any], reason: str) -> None:
+    """A grammar that no validator here can check, and everything that is nobody's but the target's."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
+    found = admit("POST", "/v1/chat/completions", {}, json.dumps(body).encode(), whole=True)
+    assert isinstance(found, Bypass)
+    assert found.reason == reason

@@ -82,3 +82,26 @@ def test_local_drafting_is_paid_and_not_in_the_baseline() -> None:
     assert (other.prompt_tokens, other.cached_prompt_tokens, other.reply_tokens) == (100, 0, 20)
     priced.uncounted = True
     assert priced.info("r", prices, "user").paid_usd is None
+
+
+def test_a_call_to_another_model_has_prices_of_its_own() -> None:
+    """A judge's call is paid at the judge's prices, whatever the target's are; unknown, the sum is unknown."""
+    tally = Tally()
+    tally.spend(Usage(100, 1, 40))
+    tally.elsewhere.append((Usage(10, 2, 5), Prices(Decimal(1), Decimal(4))))
+    info = tally.info("r", PRICES, "user")
+    assert info.paid_usd == Decimal("0.000150") + Decimal("0.000018")
+    assert (info.input_tokens, info.cached_input_tokens, info.output_tokens, info.target_calls) == (110, 45, 3, 2)
+    tally.elsewhere.append((Usage(10, 2), None))
+    assert tally.paid(PRICES) is None
+
+
+def test_a_reply_on_a_rules_word_says_so() -> None:
+    """It is lossy, with what the rules said; no rate of accepted tokens is made up for it."""
+    tally = Tally("answer(x)", drafted_tokens=30, unverified_tokens=30, lossy=True, verdicts=[{"rule": "answer(x)"}])
+    tally.spend(Usage(50, 3))
+    tally.finish(1.0, 40, 30)
+    info = tally.info("r", PRICES, "user")
+    assert (info.lossy, info.on_trust, info.rule, info.verdicts) == (True, True, "answer(x)", ({"rule": "answer(x)"},))
+    assert (info.acceptance_rate, info.accepted_tokens, info.unverified_tokens) == (None, 0, 30)
+    assert info.calls_saved_per_token_client == 29
