@@ -34,7 +34,7 @@ _LONGEST: Final = 2_000
 _MOST_THINKING: Final = 8_192
 _NO: Final = (
     r"(?:unsupported|not supported|n[o']t support|not (?:be )?allowed|not enabled|not available|unrecognized|unknown|"
-    r"not permitted|only the default|deprecated|cannot be|invalid|extra inputs?)"
+    r"not permitted|only the default|deprecated|cannot be|extra inputs?)"
 )
 _LEAST: Final = re.compile(r"(?:>=|at least|greater than or equal to|minimum(?: value)?(?: of| is)?)\s*(\d{1,4})\b")
 _MOST: Final = re.compile(
@@ -110,8 +110,8 @@ def _limits(endpoint: Endpoint, text: str) -> Endpoint:
 
 def _logprobs(endpoint: Endpoint, text: str, status: int) -> Endpoint:
     most = _MOST.search(text)
-    if most and 0 < int(most[1]) < endpoint.alternatives:
-        return replace(endpoint, alternatives=int(most[1]))
+    if most and int(most[1]):
+        return replace(endpoint, alternatives=min(int(most[1]), endpoint.alternatives))
     if _names(text, r"(?:top_)?logprobs"):
         return replace(endpoint, alternatives=0, require_parameters=False)
     # No host of the router's takes all that was sent: without log-probabilities there is less to take.
