@@ -6,7 +6,8 @@ model (Qwen2.5-Coder-0.5B-Instruct, Q4_K_M), prompt lookup, for code edits the o
 translation and open questions, a draft model of another family (SmolLM2-135M-Instruct, Q4_1).
 
 All of it is kept in the weights' cache as it comes, so that a recording may be interrupted and goes on at the next
-run; ``--first 2`` records two prompts a kind. The weights are fetched by ``python -m cheapspec.embedded fetch NAME``.
+run; ``--first 2`` records two prompts a kind, ``--prompts FILE --name NAME`` another set. The weights are fetched by
+``python -m cheapspec.embedded fetch NAME``.
 Times are not recorded: nothing here depends on how fast or how busy the machine is.
 """
 
@@ -28,7 +29,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks.replies import Engine, Reply, Store, converse, kept_replies
 from benchmarks.rows import model_row, static_rows, text_row
-from cheapspec.bench.prompts import CHAT, KINDS, Prompt, chosen, shipped
+from cheapspec.bench.prompts import CHAT, KINDS, Prompt, chosen, load, shipped
 from cheapspec.core.traces import DraftRow, RequestTrace, StaticRow, dump_trace, load_trace
 from cheapspec.embedded import EmbeddedServer, weights
 
@@ -55,17 +56,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1, help="of each engine's computation")
     parser.add_argument("--parallel", type=int, default=4, help="replies at a time")
     parser.add_argument("--done", action="store_true", help="write what has been recorded, ask no model for more")
+    parser.add_argument("--prompts", type=Path, help="a prompt set of yours (TOML) instead of the shipped one")
+    parser.add_argument("--name", default="qwen", help="what the files are called: traces-NAME.jsonl.gz")
     parser.add_argument("--out", type=Path, default=DATA, help="folder of the files")
     asked = parser.parse_args(arguments)
     kinds = [kind.strip() for kind in asked.kinds.split(",") if kind.strip()]
-    prompts = chosen(shipped(), kinds, asked.first)
+    prompts = chosen(shipped() if asked.prompts is None else load(asked.prompts), kinds, asked.first)
     recorder = Recorder(Console(stderr=True), Store(), asked.threads, asked.parallel)
     try:
         traces, texts = recorder.record(prompts, ask=not asked.done)
     except KeyboardInterrupt:
         print("interrupted; what is recorded is kept, and the next run goes on there", file=sys.stderr)
         return 130
-    _write(asked.out, traces, texts)
+    _write(asked.out, asked.name, traces, texts)
     return 0
 
 
@@ -174,13 +177,13 @@ class Recorder:
                 raise
 
 
-def _write(folder: Path, traces: Sequence[RequestTrace], texts: dict[str, str]) -> None:
-    """``traces-qwen.jsonl.gz`` (the same bytes for the same traces) and the hashes of the replies' texts."""
+def _write(folder: Path, name: str, traces: Sequence[RequestTrace], texts: dict[str, str]) -> None:
+    """``traces-NAME.jsonl.gz`` (the same bytes for the same traces) and the hashes of the replies' texts."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = "".join(f"{dump_trace(trace)}\n" for trace in traces)
-    (folder / "traces-qwen.jsonl.gz").write_bytes(gzip.compress(lines.encode(), 9, mtime=0))
+    (folder / f"traces-{name}.jsonl.gz").write_bytes(gzip.compress(lines.encode(), 9, mtime=0))
     hashes = "".join(f"{hashlib.sha256(texts[trace.id].encode()).hexdigest()}  {trace.id}\n" for trace in traces)
-    (folder / "traces-qwen.sha256").write_text(hashes, "utf-8")
+    (folder / f"traces-{name}.sha256").write_text(hashes, "utf-8")
     positions = sum(trace.reply_tokens for trace in traces)
     print(f"{len(traces)} traces with {positions} positions in {folder}", file=sys.stderr)
 

@@ -25,9 +25,11 @@ foreseen; at the draft's very end the reply may be over, and the hand-off is sav
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
+from operator import mul
 
 from cheapspec.core.priors import Outlook
 
@@ -70,34 +72,40 @@ class Course:
 
 def best_course(outlook: Outlook, ending: float, terms: Terms) -> Course:
     """The best K ≥ 1. ``ending``: probability that the reply ends with the draft, all of it accepted."""
-    passed = [0.0, *accumulate(outlook.hazards)]
-    whole = len(passed)
-    passed = passed[:2] + [hazard for hazard in passed[2:] if hazard <= _HOPELESS]
-    if len(passed) < whole:
+    hazards = outlook.hazards
+    passed = [0.0, *accumulate(hazards)]
+    reachable = max(2, bisect_right(passed, _HOPELESS))
+    if reachable < len(passed):
         ending = 0.0
+        passed = passed[:reachable]
     rate = outlook.rate or outlook.shape
-    logs = [math.log1p(hazard / rate) for hazard in passed]
-    places = _grid(passed)
-    last = len(places) - 1
-    values = [0.0] * (last + 1)
+    # With one more miss the shape is one more: each further level is a product with these.
+    factors = [rate / (rate + hazard) for hazard in passed]
+    alive = [factor**outlook.shape for factor in factors]
+    levels = [alive]
+    for _ in range(1, MISSES):
+        alive = list(map(mul, alive, factors))
+        levels.append(alive)
+    places = _grid(hazards[: len(passed) - 1])
+    values = [0.0] * len(places)
     course = Course(1, -math.inf)
     for misses in reversed(range(MISSES)):
-        values, course = _level(logs, places, outlook.shape + misses, misses, values, ending, terms)
+        values, course = _level(levels[misses], places, misses, values, ending, terms)
     return course
 
 
 def _level(
-    logs: Sequence[float],
+    alive: Sequence[float],
     places: Sequence[int],
-    shape: float,
     misses: int,
     after: Sequence[float],
     ending: float,
     terms: Terms,
 ) -> tuple[list[float], Course]:
-    """The values of all places after so many misses, from those after one more; and the best K at the first place."""
+    """The values of all places after so many misses, from those after one more; and the best K at the first place.
+    ``alive``: probability that the first k tokens hold.
+    """
     last, longest = len(places) - 1, places[-1]
-    alive = [math.exp(-shape * log) for log in logs]
     reached = list(accumulate(alive))
     lost, bases = 0.0, list[float]()
     for index, place in enumerate(places):
@@ -132,13 +140,12 @@ def _level(
     return values, course
 
 
-def _grid(passed: Sequence[float]) -> list[int]:
+def _grid(hazards: Sequence[float]) -> list[int]:
     """Places from 0 to the last: all, or those around the most doubtful tokens and some at even distances."""
-    longest = len(passed) - 1
+    longest = len(hazards)
     if longest <= GRID:
         return list(range(longest + 1))
     chosen = {0, 1, *(round(longest * step / (GRID // 3)) for step in range(1, GRID // 3 + 1))}
-    hazards = [later - earlier for earlier, later in pairwise(passed)]
     doubtful = iter(sorted(range(longest), key=hazards.__getitem__, reverse=True))
     while len(chosen) < GRID:
         place = next(doubtful)
