@@ -1,8 +1,8 @@
 """What a reply refutes is not asked again; what it does not say teaches nothing.
 
 Error texts are those of reports that quote the live APIs: vectorize-io/hindsight#58, decolua/9router#560,
-gabrii/Cursor-Azure-GPT-5#33, confident-ai/deepeval#2184, openai/openai-python#1080, groq/groq-python#25, block/buzz#3018
-(OpenRouter's routing), docs.rs/mindfork 0.17.0 (xAI).
+gabrii/Cursor-Azure-GPT-5#33, confident-ai/deepeval#2184, openai/openai-python#1080, groq/groq-python#25,
+block/buzz#3018 (OpenRouter's routing), docs.rs/mindfork 0.17.0 (xAI).
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def said(text: str | None, finish: str = "stop", entries: Any = None, **more: An
 
 BELOW = {
     "error": {
-        "message": "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 1 instead.",
+        "message": "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 1 "
+        "instead.",
         "type": "invalid_request_error",
         "param": "max_output_tokens",
         "code": "integer_below_min_value",
