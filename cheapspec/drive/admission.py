@@ -49,6 +49,7 @@ _NO_TIME = "max_added_latency is 0"
 _BARS_SCORING = frozenset(
     {
         "cannot_score",
+        "price_unknown",
         "reasoning",
         "response_format",
         "sampling",
@@ -188,7 +189,8 @@ def _scored(runtime: Runtime, passed: Passed, parsed: Request) -> Passed | Admit
         runtime.warn_no_draft()
         return passed.because("no_draft", _NO_DRAFT)
     base_url = api_base(passed.request.url)
-    prices, priced_by = runtime.prices.lookup(parsed.model, base_url)
+    listed, priced_by = runtime.prices.lookup(parsed.model, base_url)
+    prices = None if listed is None else listed.of_text
     if prices is None and settings.draft_tokens is None:
         runtime.warn(
             f"price:{parsed.model}",
