@@ -13,6 +13,7 @@ from cheapspec.core.effects import Usage
 from cheapspec.core.money import Charge, Prices, charge, cost
 from cheapspec.core.ports import PriceSource
 from cheapspec.prices import PriceBook, spellings
+from cheapspec.settings.pricelist import parse_prices
 
 OPENAI = "https://api.openai.com/v1/"
 OWN_BOX = "http://10.0.0.7:8000/v1"
@@ -74,6 +75,19 @@ def test_list_prices_are_found_at_the_provider_s_own_url() -> None:
 def test_the_user_s_row_beats_the_list_price() -> None:
     """What the user says a model costs is what it costs."""
     assert PriceBook({"gpt-4o": ROW}).lookup("gpt-4o", OPENAI) == (ROW, "user")
+
+
+def test_a_model_that_writes_nothing_has_a_price_of_input_alone() -> None:
+    """Embeddings, in the list and in the user's table; tokens that such a model writes all the same are unknown."""
+    for prices, per_million in (
+        (PriceBook().lookup("text-embedding-3-small", OPENAI)[0], Decimal("0.02")),
+        (PriceBook(parse_prices({"embed": {"input": 0.05}})).lookup("embed", OWN_BOX)[0], Decimal("0.05")),
+    ):
+        assert prices is not None
+        assert prices.input_only and prices.of_text is None
+        assert charge(Usage(1_000_000, 0), prices).usd == per_million
+        assert charge(Usage(1_000_000, 1), prices).usd is None
+    assert ROW.of_text is ROW
 
 
 @pytest.mark.parametrize("base_url", [OWN_BOX, "http://localhost:4000", "https://llm.example.com/v1"])

@@ -149,7 +149,7 @@ def test_a_machine_without_a_home_needs_none(monkeypatch: pytest.MonkeyPatch) ->
         ("[ledger]\nstore_text = 3", "store_text = 3 ([ledger] store_text, cheapspec.toml): Input should be a valid"),
         ("[ledger]\nurll = ''", "unknown setting 'urll' ([ledger], cheapspec.toml). Did you mean 'url'?"),
         ("[speculation]\nallowance = -1", "allowance = -1 ([speculation], cheapspec.toml): Input should be greater"),
-        ("[prices.m]\ninput = 1", "prices ([prices], cheapspec.toml): model 'm': 'output' is missing"),
+        ("[prices.m]\noutput = 1", "prices ([prices], cheapspec.toml): model 'm': 'input' is missing"),
         ("[speculation.prices]\ninput = 1", "prices ([speculation] prices, cheapspec.toml): every model: 'output'"),
     ],
 )
@@ -406,7 +406,9 @@ def test_price_lists_stack_keyword_file_table(own_folder: Path, monkeypatch: pyt
     [
         ("p.json", "{", "p.json): is not JSON"),
         ("p.toml", "=", "p.toml): is not TOML"),
-        ("p.json", '{"m": {"input": 1}}', "model 'm': 'output' is missing"),
+        ("p.json", '{"m": {"output": 1}}', "model 'm': 'input' is missing"),
+        ("p.json", '{"*": {"input": 1}}', "model '*': 'output' is missing"),
+        ("p.json", '{"m": {"input": 1, "output": 2, "tiers": {"flex": {"input": 1}}}}', "'output' is missing"),
         ("p.json", "[1]", "a price list is a table"),
         ("none.json", None, "none.json): cannot be read (No such file or directory)"),
     ],

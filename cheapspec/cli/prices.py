@@ -85,7 +85,7 @@ def _table(prices: Prices) -> Table:
             _dollars(row.input),
             _dollars(row.cached_input, "as input"),
             _dollars(row.cache_write, "as input"),
-            _dollars(row.output),
+            "none" if row.input_only else _dollars(row.output),
         )
     return table
 
@@ -135,6 +135,8 @@ def _prices_json(prices: Prices) -> dict[str, Any]:
     """Dollars per million tokens (``request``: per call), as strings."""
     values = {name: getattr(prices, name) for name in _COLUMNS}
     out: dict[str, Any] = {name: None if value is None else f"{value:f}" for name, value in values.items()}
+    if prices.input_only:
+        out["output"] = None
     out["steps"] = [{"above_input_tokens": above, **_prices_json(row)} for above, row in prices.steps]
     out["tiers"] = {tier: _prices_json(row) for tier, row in prices.tiers}
     return out

@@ -49,6 +49,8 @@ def exposure(
     """
     if prices is None or kind not in _LIMITS or not text_only(body):
         return None
+    if prices.input_only and kind != "embeddings":
+        return None
     told = 0 if kind == "embeddings" else next((body[name] for name in _LIMITS[kind] if name in body), None)
     if told is None:
         told = _COMPLETION_TOKENS if kind == "completion" else limit

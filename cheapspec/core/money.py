@@ -10,6 +10,8 @@ Rules
   tier without a price is unknown, not standard. Where the two tiers differ, a budget counts the dearer.
 * Sound and pictures have prices of their own, which no table here has: a call whose usage counts some is unknown,
   unless the provider says what it cost.
+* Some models write no tokens that are billed (embeddings, rerankers): their prices are of input alone. A call that was
+  answered with tokens all the same is unknown.
 * A price list may have steps: above so many input tokens *all* tokens of the call cost more.
 * Money has a decimal context of its own, so that the application's (its precision, its traps) changes no figure and
   raises nothing. An amount of more than :data:`MOST_USD` is none: it is unknown, like one that nobody told.
@@ -77,7 +79,8 @@ def known_usd(usd: Decimal | None) -> Decimal | None:
 @dataclass(frozen=True, slots=True)
 class Prices:
     """Dollars per million tokens; ``request``: dollars per call. ``None``: not known separately
-    (``cached_input`` then falls back to ``input``, ``cache_write`` to ``input``).
+    (``cached_input`` then falls back to ``input``, ``cache_write`` to ``input``). ``input_only``: nobody says what
+    output costs (``output`` is 0), since the model writes none.
 
     ``tiers``: prices of other service tiers (``flex``, ``priority``). ``steps``: prices of calls with
     more than so many input tokens, in rising order.
@@ -90,6 +93,12 @@ class Prices:
     request: Decimal = Decimal(0)
     tiers: tuple[tuple[str, Prices], ...] = ()
     steps: tuple[tuple[int, Prices], ...] = ()
+    input_only: bool = False
+
+    @property
+    def of_text(self) -> Prices | None:
+        """The same for a reply of text, ``None`` where nobody says what that costs."""
+        return None if self.input_only else self
 
     def of_tier(self, tier: str | None) -> Prices | None:
         """The prices of a service tier, ``None`` when this table does not know them."""
@@ -150,7 +159,7 @@ def charge(usage: Usage, prices: Prices | None, requested_tier: str | None = Non
 
 
 def _charged(usage: Usage, prices: Prices | None, requested_tier: str | None, tier: str | None) -> Charge:
-    if prices is None or usage.media_tokens > 0:
+    if prices is None or usage.media_tokens > 0 or (prices.input_only and usage.output_tokens > 0):
         return Charge(None, None, tier)
     served = prices.of_tier(tier)
     flags = () if served is not None else ("tier_unpriced",)

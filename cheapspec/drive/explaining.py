@@ -96,7 +96,8 @@ def _planned(
     runtime: Runtime, passed: Passed, parsed: Request, facts: TargetFacts, draft: bool, reply_tokens: int | None
 ) -> Plan:
     now, settings, target = time.monotonic(), passed.settings, target_of(passed)
-    prices, _ = runtime.prices.lookup(parsed.model, api_base(passed.request.url))
+    listed, _ = runtime.prices.lookup(parsed.model, api_base(passed.request.url))
+    prices = None if listed is None else listed.of_text
     share = runtime.cached_share(passed.request, parsed, now)
     estimates = runtime.learning.estimates(target, workload_of(settings, parsed))
     decoding = runtime.learning.draft_seconds()

@@ -53,7 +53,8 @@ def ladder_for(
 ) -> tuple[Ladder, str]:
     """The run, and whose prices it is priced with. ``seconds``: the deadline of its drafts."""
     settings, base_url, target = passed.settings, api_base(passed.request.url), target_of(passed)
-    prices, priced_by = runtime.prices.lookup(parsed.model, base_url)
+    listed, priced_by = runtime.prices.lookup(parsed.model, base_url)
+    prices = None if listed is None else listed.of_text
     share = runtime.cached_share(passed.request, parsed, now)
     planned = call_prices(prices, passed.tier, assumed_prompt(parsed))
     cached = 1.0

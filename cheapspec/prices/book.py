@@ -10,6 +10,7 @@ Rules
   patterns). An own server or a proxy may charge anything: a hosted model's price must not be put on a
   vLLM box because the names are alike. An *empty* base URL (a price asked for by name alone, as the
   command line does) is looked up by the provider in the name, else by the model's maker.
+* A model that is listed with a price of input alone (embeddings) keeps that: ``Prices.input_only``.
 * Nobody knows → ``(None, "unknown")``. Never 0.
 
 :meth:`PriceBook.quote` says of each look-up which row applied and why; the path of a request takes the bare
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -219,7 +220,7 @@ def _prices_of(model: ModelInfo, now: datetime) -> Prices | None:
 
 
 def _convert(listed: ModelPrice) -> Prices | None:
-    """A row of genai-prices as ours; ``None`` without an input or output price per token."""
+    """A row of genai-prices as ours; ``None`` without a price of input per token."""
     starts = sorted(
         {
             tier.start
@@ -244,19 +245,20 @@ def _row(listed: ModelPrice, start: int) -> Prices | None:
         return price
 
     per_input, per_output = at(listed.input_mtok), at(listed.output_mtok)
-    if per_input is None or per_output is None:
+    if per_input is None:
         return None
     per_thousand_calls = at(listed.requests_kcount)
     return Prices(
         input=per_input,
-        output=per_output,
+        output=Decimal(0) if per_output is None else per_output,
         cached_input=at(listed.cache_read_mtok),
         cache_write=at(listed.cache_write_mtok),
         request=per_thousand_calls / 1000 if per_thousand_calls is not None else Decimal(0),
+        input_only=per_output is None,
     )
 
 
 def _with(
     row: Prices, *, tiers: tuple[tuple[str, Prices], ...] = (), steps: tuple[tuple[int, Prices], ...] = ()
 ) -> Prices:
-    return Prices(row.input, row.output, row.cached_input, row.cache_write, row.request, tiers, steps or row.steps)
+    return replace(row, tiers=tiers, steps=steps or row.steps)

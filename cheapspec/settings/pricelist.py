@@ -3,8 +3,9 @@
 Two forms, told apart by their values: ``{"input": .4, "cached_input": .04, "output": 3}`` holds for
 every model, ``{"model": {"input": …}, …}`` by model (``"*"``: every other model). A row has ``input``
 and ``output``, and may have ``cached_input``, ``cache_write``, ``request`` (dollars per call) and ``tiers``
-(a row for each service tier). Numbers may be strings, ``Decimal`` or numbers; a float means what it
-prints (.1 is one tenth).
+(a row for each service tier). The row of a named model may leave ``output`` out: it is then a model that writes
+nothing (embeddings), and whatever it should write all the same has no known price. Numbers may be strings, ``Decimal``
+or numbers; a float means what it prints (.1 is one tenth).
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ def parse_prices(raw: object) -> dict[str, Prices]:
     table = cast(Mapping[object, object], raw)
     rows = [key for key, value in table.items() if isinstance(value, (Mapping, Prices))]
     if len(rows) == len(table) or any(key not in {*_NUMBERS, "tiers"} for key in rows):
-        return {str(model): _row(row, f"model {model!r}") for model, row in table.items()}
-    return {ANY_MODEL: _row(table, "every model")}
+        return {
+            str(model): _row(row, f"model {model!r}", writes=str(model) == ANY_MODEL) for model, row in table.items()
+        }
+    return {ANY_MODEL: _row(table, "every model", writes=True)}
 
 
 def parse_local_price(raw: object) -> LocalPrice:
@@ -83,7 +86,8 @@ def read_prices(path: Path) -> dict[str, Prices]:
     return parse_prices(table)
 
 
-def _row(raw: object, where: str) -> Prices:
+def _row(raw: object, where: str, *, writes: bool) -> Prices:
+    """``writes``: the price of output must be there."""
     if isinstance(raw, Prices):
         return raw
     if not isinstance(raw, Mapping):
@@ -94,7 +98,7 @@ def _row(raw: object, where: str) -> Prices:
             near = get_close_matches(str(key), _NUMBERS, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(_NUMBERS)}, tiers"
             raise ValueError(f"{where}: unknown key {key!r}; {hint}")
-    for key in ("input", "output"):
+    for key in ("input", "output") if writes else ("input",):
         if row.get(key) is None:
             raise ValueError(f"{where}: {key!r} is missing (dollars per million tokens)")
     numbers = {key: _number(row[key], f"{where}, {key!r}") for key in _NUMBERS if row.get(key) is not None}
@@ -102,13 +106,15 @@ def _row(raw: object, where: str) -> Prices:
     if not isinstance(tiers, Mapping):
         raise ValueError(f"{where}, 'tiers': {tiers!r} is no table of service tiers")
     named = cast(Mapping[object, object], tiers).items()
+    writes = "output" in numbers
     return Prices(
         input=numbers["input"],
-        output=numbers["output"],
+        output=numbers.get("output", Decimal(0)),
         cached_input=numbers.get("cached_input"),
         cache_write=numbers.get("cache_write"),
         request=numbers.get("request", Decimal(0)),
-        tiers=tuple((str(name).lower(), _row(tier, f"{where}, tier {name!r}")) for name, tier in named),
+        tiers=tuple((str(name).lower(), _row(tier, f"{where}, tier {name!r}", writes=writes)) for name, tier in named),
+        input_only=not writes,
     )
 
 

@@ -91,6 +91,13 @@ def test_other_routes_that_are_billed_by_tokens() -> None:
     assert exposure(tools, 100, "chat", PRICES) is not None
 
 
+def test_a_model_that_writes_nothing_bounds_no_reply() -> None:
+    """A price of input alone is enough for embeddings, and for nothing else."""
+    prices = Prices(Decimal("0.02"), Decimal(0), input_only=True)
+    assert exposure({"input": "a"}, 100, "embeddings", prices) == Decimal("0.000002")
+    assert exposure({"messages": [], "max_tokens": 9}, 100, "chat", prices) is None
+
+
 def test_text_parts_are_text() -> None:
     """A list of text parts is as good as a string; a strange message is the server's to refuse."""
     body = {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}, "x"], "max_tokens": 1}

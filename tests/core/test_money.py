@@ -160,6 +160,15 @@ def test_sound_and_pictures_have_prices_that_no_table_has() -> None:
     assert cost(Usage(1000, 1000, cost_usd="0.5", media_tokens=900), GPT_4O) == Decimal("0.5")
 
 
+def test_what_a_model_writes_that_should_write_nothing_has_no_price() -> None:
+    """Embeddings are billed by what they read; a reply under such a price is unknown, not free."""
+    prices = Prices(Decimal("0.02"), Decimal(0), input_only=True)
+    assert cost(Usage(1_000_000, 0), prices) == Decimal("0.02")
+    assert cost(Usage(1_000_000, 1), prices) is None
+    row = Prices(Decimal(1), Decimal(2))
+    assert (prices.of_text, row.of_text) == (None, row)
+
+
 def test_savings_are_exact_and_unknown_where_a_part_is() -> None:
     """To the last digit, in any context of the caller's."""
     with localcontext(prec=3):

@@ -17,6 +17,7 @@ from ledgerkit import cap_of, reserved, rows
 
 import cheapspec
 from cheapspec import AsyncOpenAI, Budget, OpenAI, SettingsError, Speculation
+from cheapspec.core.bill import read_bill, read_info
 from cheapspec.core.exposure import OUTPUT_BOUND
 from cheapspec.ledger.database import DatabaseLedger
 from cheapspec.ledger.memory_budgets import BudgetedMemoryLedger
@@ -101,7 +102,7 @@ def test_a_session_books_its_requests_and_what_they_cost(client: OpenAI, ledger:
 def test_a_refusal_is_openais_own_error_and_sends_nothing(client: OpenAI, ledger: DatabaseLedger) -> None:
     """429, ``budget_exceeded``, once however often the SDK would repeat; it is a row of its own."""
     patient = client.with_options(max_retries=5)
-    with client.session("s", budget=Budget(usd="0.000001")), pytest.raises(openai.RateLimitError) as refused:
+    with client.session("s", budget=Budget(usd="0.000002")), pytest.raises(openai.RateLimitError) as refused:
         patient.chat.completions.create(**ASKED)
     assert refused.value.code == "budget_exceeded"
     assert refused.value.response.headers["x-cheapspec-reason"] == "budget"
@@ -153,6 +154,28 @@ def test_bypassed_calls_count_too(client: OpenAI, ledger: DatabaseLedger) -> Non
     assert (drawn["status"], drawn["cost_nano"]) == ("ok", None)
     spent = {row["name"]: (row["reserved_nano"], row["spent_nano"]) for row in rows(ledger, "budgets")}
     assert spent["session:s"] == (0, 10_000)
+
+
+def test_embeddings_cost_what_they_read_under_a_budget(server: str, ledger: DatabaseLedger) -> None:
+    """A price without output is all that they need; a chat with the same model is refused, since what it writes has
+    no price."""
+    speculation = Speculation(ledger=ledger, prices={"embed": {"input": "0.02"}})
+    with OpenAI(base_url=server, api_key="none", speculation=speculation, max_retries=0) as client:
+        with client.session("s", budget=Budget(usd="0.000002")):
+            client.embeddings.create(model="embed", input="Well?", encoding_format="float")
+            with pytest.raises(openai.RateLimitError, match="budget 'session:s' has"):
+                client.embeddings.create(model="embed", input="Well? " * 20, encoding_format="float")
+            with pytest.raises(openai.RateLimitError, match="unknown"):
+                client.chat.completions.create(**{**ASKED, "model": "embed"})
+        assert Server.count == 1
+        assert client.chat.completions.create(**{**ASKED, "model": "embed"}).choices
+    embedded, chat = sorted(rows(ledger, "calls"), key=lambda row: row["at"])
+    assert (embedded["status"], embedded["input_tokens"], embedded["cost_nano"]) == ("ok", 10, 200)
+    assert (chat["worst_nano"], chat["cost_nano"]) == (None, None)
+    (budget,) = rows(ledger, "budgets")
+    assert (budget["reserved_nano"], budget["spent_nano"]) == (0, 200)
+    told = sorted(ledger.requests(), key=lambda record: record.row.at)
+    assert [read_bill(one, read_info(one)).unpriced for one in told if one.calls] == [False, True]
 
 
 def test_the_kill_switch_turns_budgets_off_as_well(client: OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
