@@ -68,6 +68,8 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "keep_alive": None,
         "workload": None,
         "shadow": 0,
+        "audit": 0.0,
+        "comparison": None,
         "enabled": True,
         "simulate_scoring": False,
     }
@@ -195,7 +197,7 @@ def test_the_file_may_turn_the_ledger_off(own_folder: Path) -> None:
         ({"objective": "costs"}, "did you mean 'cost'?"),
         ({"target_backend": "vlm"}, "did you mean 'vllm'?"),
         ({"draft_url": "http://my host:1"}, "is not a host: it contains a space"),
-        ({"shadow": 5}, "shadow = 5 (keyword): comparing requests in shadow is not available yet"),
+        ({"comparison": "x"}, "comparison = 'x' (keyword): no extractor 'x'"),
         ({"shadow": -1}, "shadow = -1 (keyword): Input should be greater than or equal to 0"),
         ({"ledger": "x.db"}, "'x.db' is no ledger; write sqlite:///PATH"),
         ({"ledger": 3}, "a int is no ledger"),

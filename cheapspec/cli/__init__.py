@@ -1,5 +1,5 @@
 """The command line: ``cheapspec demo``, ``chat``, ``plan``, ``doctor``, ``report``, ``replay``, ``estimate``,
-``bench``, ``prices``.
+``bench``, ``prices``, ``tune``.
 
 Exit status: 0 good, 1 found something wrong, 2 misuse.
 """
@@ -244,6 +244,26 @@ def doctor(
     from cheapspec.cli.doctor import run
 
     raise typer.Exit(run(model, base_url, spend=yes_spend, as_json=json))
+
+
+@app.command()
+def tune(
+    workload: Annotated[str | None, typer.Option(help="One: its tag, or the hash of its system prompt.")] = None,
+    loss: Annotated[float, typer.Option(help="Share of requests that may be lost at most.")] = 0.01,
+    confidence: Annotated[float, typer.Option(help="How sure of that (0.5 to 1).")] = 0.95,
+    ledger: Annotated[
+        str | None, typer.Option(metavar="URL", help="Which ledger; the settings' own by default.")
+    ] = None,
+    prices: Annotated[
+        str | None, typer.Option(help="MODEL, or INPUT,CACHED,OUTPUT in $ per million; the target's by default.")
+    ] = None,
+    store: Annotated[bool, typer.Option(help="Keep the certificate, for the clients to use.")] = True,
+    json: Json = False,
+) -> None:
+    """Turn requests tried in shadow into thresholds and certificates of lossy rules; status 1 without any."""
+    from cheapspec.cli.tune import Asked, run
+
+    raise typer.Exit(run(Asked(workload, loss, confidence, ledger, prices, store), as_json=json))
 
 
 def main() -> None:

@@ -42,10 +42,11 @@ class ShadowTable:
                 scope = (row.workload, row.target, row.draft)
                 self._shadowed[scope] = self._shadowed.get(scope, 0) + 1
                 self._counted[row.request_id] = None
-            self._findings.setdefault((row.request_id, row.rule, row.kind), replace(row, draft_text=None))
-            for kept in (self._findings, self._counted):
-                if len(kept) > self._most_findings:
-                    kept.popitem(last=False)
+            kept = row if row.draft_text is None else replace(row, draft_text=None)
+            self._findings.setdefault((row.request_id, row.rule, row.kind), kept)
+            for table in (self._findings, self._counted):
+                if len(table) > self._most_findings:
+                    table.popitem(last=False)
 
     def certificates(self, workload: str, target: str) -> tuple[CertificateRow, ...]:
         with self._shadow_lock:
