@@ -54,7 +54,7 @@ TABLE: dict[str, Row] = {
     "drive": row("errors core rules backends", "httpx2 tenacity"),
     "prices": row("errors core", "genai_prices httpx2 pydantic"),
     "ledger": row("errors core", "sqlalchemy"),
-    "report": row("errors core ledger", "rich"),
+    "report": row("errors core rules ledger", "rich"),
     "settings": row("errors core rules backends", "pydantic"),
     "embedded": row("errors", "gguf numpy xllamacpp"),
     "options": row("errors", "openai httpx2"),

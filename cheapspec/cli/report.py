@@ -21,6 +21,7 @@ from cheapspec.errors import CheapspecError, LedgerError, SettingsError
 from cheapspec.ledger.memory import MemoryLedger
 from cheapspec.ledger.store import DEFAULT_URL, Store
 from cheapspec.report import make_report
+from cheapspec.report.audits import with_audits
 from cheapspec.report.page import page
 from cheapspec.report.rows import csv_lines
 from cheapspec.report.text import show
@@ -51,6 +52,7 @@ def run(
             return 0
         report = make_report(records, since=start, session=session)
         report = replace(report, calibration=calibrations(reader))
+        report = with_audits(report, reader, since=start, session=session)
     if as_json:
         print(json.dumps(report.to_dict(), indent=2, allow_nan=False))
     elif html is not None:

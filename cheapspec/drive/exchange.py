@@ -19,6 +19,7 @@ import httpx2
 from cheapspec.core.effects import Emit, Finish, GoDirect
 from cheapspec.core.info import Info
 from cheapspec.drive.admission import Admitted, Refused, decide
+from cheapspec.drive.audit import audit
 from cheapspec.drive.books import Books, Read
 from cheapspec.drive.conductor import Conductor, Said
 from cheapspec.drive.direct import go_direct, pass_through
@@ -72,7 +73,9 @@ class Exchange:
             self._conductor = Conductor(runtime, self._decided, self._books, self._attempts, inbox)
             self._play = self._conductor.play()
             self._answer: Any = None
-            self._writer = Writer(self._decided, self._finished, keeps_text=self._books.keeps_text)
+            self._audited = False
+            keeps_text = self._books.keeps_text or passed.settings.audit > 0
+            self._writer = Writer(self._decided, self._finished, keeps_text=keeps_text)
 
     def answer(self) -> Steps[httpx2.Response | Spoken]:
         """Run to the first emission (to the end for an unstreamed reply)."""
@@ -165,11 +168,20 @@ class Exchange:
 
     def body(self, first: bytes) -> Generator[Io | bytes, Any, None]:
         """The bytes of the reply."""
-        yield first
+        yield from self._last(first)
         while not self._writer.done:
             said = yield from self._next()
             assert not isinstance(said, GoDirect), "the engine went direct after it had emitted"
-            yield self._writer.stream(said)
+            yield from self._last(self._writer.stream(said))
+
+    def _last(self, told: bytes) -> Generator[Io | bytes, Any, None]:
+        """These bytes; before the last ones an audit begins, since nobody may come back after them."""
+        if self._writer.done and not self._audited and isinstance(self._decided, Admitted):
+            self._audited = True  # a body that is drained by others may begin anew
+            beside = audit(self._runtime, self._decided, self._books, self._writer.text)
+            if beside is not None:
+                yield beside
+        yield told
 
     def close(self) -> Steps[None]:
         """Give up what is open, settle the books."""

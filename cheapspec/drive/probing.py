@@ -31,7 +31,7 @@ from cheapspec.drive.policy import broke_kind
 from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.urls import api_base, target_request
 
-__all__ = ["probing"]
+__all__ = ["ask_beside", "probing"]
 
 log = logging.getLogger("cheapspec")
 
@@ -45,7 +45,7 @@ def probing(runtime: Runtime, passed: Passed, probe: Op[Facts], books: Books) ->
     try:
         while True:
             request = probe.send(reply)
-            reply = yield from _ask(runtime, passed, request, books)
+            reply = yield from ask_beside(runtime, passed, request, books)
     except StopIteration as stop:
         found = stop.value
     except Exception:
@@ -54,8 +54,13 @@ def probing(runtime: Runtime, passed: Passed, probe: Op[Facts], books: Books) ->
         runtime.probed(passed, found)
 
 
-def _ask(runtime: Runtime, passed: Passed, request: HttpRequest, books: Books) -> Steps[HttpReply | None]:
-    call_id = f"{passed.request_id}.probe-{uuid.uuid4().hex[:8]}"
+def ask_beside(
+    runtime: Runtime, passed: Passed, request: HttpRequest, books: Books, *, purpose: str = "probe"
+) -> Steps[HttpReply | None]:
+    """One call of the caller's target beside a request, booked on it with this purpose; ``None``: it was not made, or
+    has no answer.
+    """
+    call_id = f"{passed.request_id}.{purpose}-{uuid.uuid4().hex[:8]}"
     started = time.monotonic()
     sent = target_request(passed.request, request, f"cheapspec-{call_id}")
     prices, _ = runtime.prices.lookup(passed.model, api_base(passed.request.url))
@@ -70,7 +75,7 @@ def _ask(runtime: Runtime, passed: Passed, request: HttpRequest, books: Books) -
     if request.billed and not (yield from _reserved(runtime, passed, call_id, worst)):
         permit.settle(Decimal(0), Decimal(0))
         return None
-    row = CallRow(call_id, passed.request_id, Side.TARGET, "probe", request.billed, time.time(), format_usd(worst))
+    row = CallRow(call_id, passed.request_id, Side.TARGET, purpose, request.billed, time.time(), format_usd(worst))
     ticket = runtime.ledger.open_call(row)
     status, outcome = "failed", None
     try:

@@ -98,7 +98,9 @@ def batches(rows: Iterable[ShadowRow], looks: Iterable[CertificateRow] = (), lea
 def _batch(group: Sequence[ShadowRow], looks: Sequence[CertificateRow], least: int) -> Batch:
     told = [row for row in group if row.bad is not None]
     last = told[-1] if told else group[-1]
-    scope = Scope(*(getattr(last, name) for name in _KEY), last.fingerprint, last.comparison)
+    scope = Scope(
+        last.workload, last.rule, last.prompt_version, last.draft, last.target, last.fingerprint, last.comparison
+    )
     mine = [row for row in told if (row.fingerprint, row.comparison) == (last.fingerprint, last.comparison)]
     ends = sorted({look.seen_until for look in looks if _scope(look) == scope})
     fresh = [row for row in mine if not ends or row.at > ends[-1]]

@@ -12,6 +12,7 @@ from cheapspec.core.estimate import Count, calibration_error
 from cheapspec.core.money import money_context
 from cheapspec.core.records import EstimateReader, LedgerReader, RequestRecord
 from cheapspec.errors import LedgerError
+from cheapspec.report.audits import with_audits
 from cheapspec.report.entries import DECISIONS, Entry, read_entry
 from cheapspec.report.figures import (
     Calibration,
@@ -44,7 +45,8 @@ def report_of(
     records = ledger.requests(since=since, until=until, session=session)
     forgotten = getattr(ledger, "forgotten", 0)
     report = make_report(records, since=since, until=until, session=session, forgotten=forgotten)
-    return replace(report, calibration=calibrations(ledger))
+    report = replace(report, calibration=calibrations(ledger))
+    return with_audits(report, ledger, since=since, until=until, session=session)
 
 
 def calibrations(ledger: object) -> tuple[Calibration, ...]:

@@ -147,6 +147,10 @@ def notes(report: Report) -> list[str]:
         audited = (
             f"{count(number)} {'was' if number == 1 else 'were'} compared with it" if number else "none was audited"
         )
+        agreement, between = report.lossy.agreement, report.lossy.interval
+        if agreement is not None and between is not None:
+            low, high = map(percent, between)
+            audited += f": it agrees in {percent(agreement)} (95 % interval {low} to {high})"
         said.append(
             f"{_requests(report.lossy.accepted)} accepted under rules that may differ from the target; {audited}"
         )
