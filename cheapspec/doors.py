@@ -101,7 +101,7 @@ class Shared:
 
     def report(self) -> Report:
         """What all requests in the ledger add up to."""
-        return report_of(self.ledger)
+        return report_of(self.ledger, seed=self.speculation.seed_usd)
 
     def read_settings(self, headers: Mapping[str, str], options: Mapping[str, Any]) -> Settings:
         """The settings of one request: its body's key ``cheapspec`` over its headers over those of the client.

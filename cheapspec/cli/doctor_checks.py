@@ -191,7 +191,7 @@ def target(shared: Shared, model: str, base_url: str) -> Target:
     passed = Passed(
         f"cs-{uuid.uuid4().hex}",
         settings,
-        "bypass",
+        "probe",
         "not_probed",
         request,
         model=model,

@@ -21,6 +21,7 @@ from cheapspec.errors import CheapspecError, LedgerError, SettingsError
 from cheapspec.ledger.memory import MemoryLedger
 from cheapspec.ledger.store import DEFAULT_URL, Store
 from cheapspec.report import make_report
+from cheapspec.report.allowance import headrooms
 from cheapspec.report.audits import with_audits
 from cheapspec.report.page import page
 from cheapspec.report.rows import csv_lines
@@ -51,13 +52,14 @@ def run(
                 sys.stdout.write(line)
             return 0
         report = make_report(records, since=start, session=session)
-        report = replace(report, calibration=calibrations(reader))
+        allowance = headrooms(reader, Speculation().seed_usd, session)
+        report = replace(report, calibration=calibrations(reader), allowance=allowance)
         report = with_audits(report, reader, since=start, session=session)
     if as_json:
         print(json.dumps(report.to_dict(), indent=2, allow_nan=False))
     elif html is not None:
         _write(html, page(report))
-    elif not report.sums.requests:
+    elif not (report.sums.requests or report.sums.probes):
         print(missing or _nothing(session, since))
     else:
         show(Console(highlight=False), report)

@@ -9,6 +9,8 @@ Rules
   not speculated and says none was its own baseline: the cost of its direct call, not of what was tried before.
 * A pass-through to a route that has no call in the ledger (a route of its own, a provider's extension) has no known
   price: not 0.
+* A probe that nobody's request caused (``cheapspec doctor``) is no request: its calls are paid for, and the target
+  alone would have cost nothing.
 * A request without a decision is *unsettled*: it is still running, or its process died.
 """
 
@@ -22,9 +24,10 @@ from cheapspec.core.info import Info
 from cheapspec.core.money import money_context, saved_usd
 from cheapspec.core.records import CallRecord, RequestRecord
 
-__all__ = ["DECISIONS", "UNSETTLED", "Bill", "read_bill", "read_info"]
+__all__ = ["DECISIONS", "KINDS", "PROBE", "UNSETTLED", "Bill", "read_bill", "read_info"]
 
 UNSETTLED = "unsettled"
+PROBE = "probe"
 DECISIONS = {
     "speculate": "speculated",
     "direct": "direct",
@@ -33,6 +36,8 @@ DECISIONS = {
     UNSETTLED: "unsettled",
 }
 """A request's decision, and what totals and reports call such requests."""
+KINDS = {**DECISIONS, PROBE: "probes"}
+"""The same, and what is no request."""
 
 _ZERO = Decimal(0)
 
@@ -56,10 +61,10 @@ class Bill:
 
 
 def read_info(record: RequestRecord) -> Info:
-    """A request's facts; its decision is a key of :data:`DECISIONS`. What the ledger has not is empty."""
+    """A request's facts; its decision is a key of :data:`KINDS`. What the ledger has not is empty."""
     told = record.info or {}
     decision = str(told.get("decision"))
-    decision = decision if decision in DECISIONS else UNSETTLED
+    decision = decision if decision in KINDS else UNSETTLED
     named = {**told, "request_id": record.row.request_id, "decision": decision}
     try:
         return Info.from_dict(named)
@@ -80,7 +85,7 @@ def _read(record: RequestRecord, info: Info) -> Bill:
     paid, known = _paid(billed, info, local), local + _known(billed)
     baseline = info.baseline_usd
     estimated = info.baseline != "exact" and (info.decision == "speculate" or baseline is not None)
-    if baseline is None and info.decision in ("direct", "bypass", "refused"):
+    if baseline is None and info.decision in ("direct", "bypass", "refused", PROBE):
         direct = [call for call in billed if call.row.purpose == "direct"]
         estimated = any(call.usage is not None and call.usage.estimated for call in direct)
         baseline = _sum(direct) if direct else None if info.decision == "bypass" else _ZERO

@@ -33,7 +33,8 @@ class Seconds:
 class Info:
     """Facts of one request.
 
-    ``decision``: ``speculate``, ``direct``, ``bypass`` or ``refused``; ``reason``: why not speculated.
+    ``decision``: ``speculate``, ``direct``, ``bypass`` or ``refused``, and ``probe`` of what was no request but asked
+    what the target can do; ``reason``: why not speculated.
     ``baseline``: whether ``baseline_usd`` is ``exact`` or ``estimated``. ``priced_by``: ``provider``,
     ``user``, ``genai-prices`` or ``unknown``. ``simulated``: the figures price a forced target as if it
     scored (demo and bench); the key is in the dict only then.

@@ -385,7 +385,8 @@ class RequestRow:
 @dataclass(frozen=True, slots=True)
 class CallRow:
     """One call to a backend, written before it goes out. ``purpose``: INTERFACE's list. ``worst_usd``: the most
-    that it can cost (what it counts as if its end is never seen); ``None`` unknown.
+    that it can cost (what it counts as if its end is never seen); ``None`` unknown. ``service_tier``: the one that was
+    asked for.
     """
 
     call_id: str
@@ -395,12 +396,14 @@ class CallRow:
     billed: bool
     at: float
     worst_usd: str | None = None
+    service_tier: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """How a call ended. ``status``: ok, failed, cancelled, possibly_billed. ``budget_usd``: what budgets count,
-    where that is more than ``cost_usd`` (:attr:`cheapspec.core.money.Charge.budget_usd`).
+    where that is more than ``cost_usd`` (:attr:`cheapspec.core.money.Charge.budget_usd`). ``flags``: what is odd about
+    its price (:attr:`cheapspec.core.money.Charge.flags`).
     """
 
     call_id: str
@@ -410,6 +413,7 @@ class Call:
     seconds: float | None = None
     http_status: int | None = None
     budget_usd: str | None = None
+    flags: tuple[str, ...] = ()
 
 
 class Ledger(Protocol):

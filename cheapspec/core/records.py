@@ -16,12 +16,22 @@ from cheapspec.core.effects import Usage
 from cheapspec.core.estimate import Row
 from cheapspec.core.ports import CallRow, RequestRow
 
-__all__ = ["CallRecord", "EstimateReader", "LedgerReader", "RequestRecord", "TraceReader"]
+__all__ = [
+    "AccountRecord",
+    "AllowanceReader",
+    "CallRecord",
+    "EstimateReader",
+    "LedgerReader",
+    "RequestRecord",
+    "TraceReader",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """One call. ``status``: open, ok, failed, cancelled, possibly_billed or expired; ``cost_usd``: ``None`` unknown."""
+    """One call. ``status``: open, ok, failed, cancelled, possibly_billed or expired; ``cost_usd``: ``None`` unknown;
+    ``flags``: what is odd about its price (:class:`cheapspec.core.money.Charge`).
+    """
 
     row: CallRow
     status: str = "open"
@@ -29,6 +39,7 @@ class CallRecord:
     cost_usd: Decimal | None = None
     seconds: float | None = None
     http_status: int | None = None
+    flags: tuple[str, ...] = ()
 
     @property
     def unpriced(self) -> bool:
@@ -73,6 +84,29 @@ class TraceReader(Protocol):
     ) -> Iterable[tuple[RequestRecord, tuple[Trace, ...]]]:
         """Requests as :meth:`LedgerReader.requests` gives them (their calls may be left out), each with its rounds in
         order, none for one that was not speculated on.
+
+        :raises LedgerError: the store cannot be read.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRecord:
+    """An account of the allowance, in dollars: ``balance_usd``, without the seed, and ``open_usd``, which requests
+    under way may lose of it.
+    """
+
+    account: str
+    balance_usd: Decimal
+    open_usd: Decimal
+
+
+@runtime_checkable
+class AllowanceReader(Protocol):
+    """A ledger whose accounts of the allowance can be read."""
+
+    def account_rows(self) -> Iterable[AccountRecord]:
+        """All accounts, that of all requests first.
 
         :raises LedgerError: the store cannot be read.
         """

@@ -65,6 +65,7 @@ class Read:
     said: str = ""
     fingerprint: str | None = None
     whole: bool = False
+    flags: tuple[str, ...] = ()
 
 
 class Books:
@@ -112,7 +113,8 @@ class Books:
         self._rows += 1
         if billed:
             self._billed.add(call_id)
-        row = CallRow(call_id, self._passed.request_id, side, purpose, billed, time.time(), format_usd(worst))
+        tier = self._passed.tier if billed and purpose != "judge" else None
+        row = CallRow(call_id, self._passed.request_id, side, purpose, billed, time.time(), format_usd(worst), tier)
         ticket = self.runtime.ledger.open_call(row)
         if ticket is not None:
             self._tickets[call_id] = ticket
@@ -134,9 +136,12 @@ class Books:
         seconds: float | None = None,
         http_status: int | None = None,
         budget_usd: Decimal | None = None,
+        flags: tuple[str, ...] = (),
     ) -> None:
-        """A call ended. ``budget_usd``: what budgets count where that is more than ``usd``."""
-        call = Call(call_id, status, usage, format_usd(usd), seconds, http_status, format_usd(budget_usd))
+        """A call ended. ``budget_usd``: what budgets count where that is more than ``usd``; ``flags``: what is odd
+        about its price.
+        """
+        call = Call(call_id, status, usage, format_usd(usd), seconds, http_status, format_usd(budget_usd), flags)
         self.runtime.ledger.close_call(call)
 
     def read(self, response: httpx2.Response, *, stream: bool) -> Read:
@@ -181,7 +186,7 @@ class Books:
         prices, source = self.runtime.prices.lookup(passed.model, api_base(passed.request.url))
         charged = self.charged(usage, prices)
         priced_by = "unknown" if charged.usd is None else "provider" if usage.cost_usd is not None else source
-        return Read(reply_id, usage, charged.usd, priced_by, budget_usd=charged.budget_usd)
+        return Read(reply_id, usage, charged.usd, priced_by, budget_usd=charged.budget_usd, flags=charged.flags)
 
     def charged(self, usage: Usage, prices: Prices | None) -> Charge:
         """What a call of this request costs; a service tier that nobody expected is told of, once."""

@@ -387,13 +387,15 @@ class Conductor:
         if status == "open":
             status = "cancelled" if call.channel is not None or not call.went else "possibly_billed"
         usd, counted = None, None
+        flags: tuple[str, ...] = ()
         if not call.went:
             usd = Decimal(0)
         elif call.usage is not None:
             charged = charge(call.usage, call.prices) if call.other else self._books.charged(call.usage, call.prices)
             usd, counted = charged.usd, call.worst if call.usage.estimated else charged.budget_usd
+            flags = charged.flags
         seconds = time.monotonic() - call.started if call.seconds is None else call.seconds
-        self._books.close_call(call.row, status, call.usage, usd, seconds, call.http_status, counted)
+        self._books.close_call(call.row, status, call.usage, usd, seconds, call.http_status, counted, flags)
         if status == "ok" and not call.other:
             self._runtime.learning.called(self._learns[0], call.usage, call.seconds, call.request.purpose)
 

@@ -154,10 +154,9 @@ def _call(
         return outcome, Unread(call_id, kind, started, asked, worst)
     read = books.read(outcome, stream=stream)
     good = outcome.status_code < 300 and read.problem is None
-    books.close_call(
-        call_id, "ok" if good else "failed", read.usage, read.usd, seconds, outcome.status_code, read.budget_usd
-    )
-    books.timed("ok" if good else "failed", read.usage, seconds)
+    status = "ok" if good else "failed"
+    books.close_call(call_id, status, read.usage, read.usd, seconds, outcome.status_code, read.budget_usd, read.flags)
+    books.timed(status, read.usage, seconds)
     if read.problem is not None and not _as_it_came(passed, outcome):
         outcome = _as_error(outcome, read.problem)
     return outcome, read

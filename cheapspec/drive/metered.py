@@ -118,7 +118,7 @@ class _Ending:
         read = self._read(told, status)
         seconds = time.monotonic() - self._unread.started
         self._books.close_call(
-            self._unread.call_id, status, read.usage, read.usd, seconds, self._http_status, read.budget_usd
+            self._unread.call_id, status, read.usage, read.usd, seconds, self._http_status, read.budget_usd, read.flags
         )
         self._books.timed(status, read.usage, seconds)
         heard = replace(read, text=told.text, said=told.said, fingerprint=told.fingerprint, whole=told.whole)

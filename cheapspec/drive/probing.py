@@ -75,7 +75,16 @@ def ask_beside(
     if request.billed and not (yield from _reserved(runtime, passed, call_id, worst)):
         permit.settle(Decimal(0), Decimal(0))
         return None
-    row = CallRow(call_id, passed.request_id, Side.TARGET, purpose, request.billed, time.time(), format_usd(worst))
+    row = CallRow(
+        call_id,
+        passed.request_id,
+        Side.TARGET,
+        purpose,
+        request.billed,
+        time.time(),
+        format_usd(worst),
+        passed.tier if request.billed else None,
+    )
     ticket = runtime.ledger.open_call(row)
     status, outcome = "failed", None
     try:
@@ -116,8 +125,9 @@ def _closed(runtime: Runtime, passed: Passed, call_id: str, status: str, outcome
     usage = read_usage(told.get("usage"), told.get("service_tier"))
     if usage is None and "tokens_evaluated" in told:
         usage = usage_of(told)  # llama.cpp's own route counts under names of its own
-    usd = None
-    if usage is not None:
-        prices, _ = runtime.prices.lookup(passed.model, api_base(passed.request.url))
-        usd = charge(usage, prices, passed.tier).usd
-    return Call(call_id, status, usage, format_usd(usd), seconds, outcome.status_code)
+    if usage is None:
+        return Call(call_id, status, None, None, seconds, outcome.status_code)
+    prices, _ = runtime.prices.lookup(passed.model, api_base(passed.request.url))
+    found = charge(usage, prices, passed.tier)
+    sums = format_usd(found.usd), seconds, outcome.status_code, format_usd(found.budget_usd)
+    return Call(call_id, status, usage, *sums, found.flags)

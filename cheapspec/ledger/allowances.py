@@ -17,17 +17,21 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Dialect, bindparam, case, delete, select
+from sqlalchemy import Connection, Dialect, bindparam, case, delete, select
 
+from cheapspec.core.records import AccountRecord
+from cheapspec.ledger.money import from_nano
 from cheapspec.ledger.operations import Statement, insert_ignoring, insert_replacing
 from cheapspec.ledger.schema import allowances, risks
 
-__all__ = ["FORGOTTEN_SECONDS", "DatabaseAllowances", "Held", "Released"]
+__all__ = ["FORGOTTEN_SECONDS", "DatabaseAllowances", "Held", "Released", "read_accounts"]
 
 FORGOTTEN_SECONDS = 90 * 86400.0
 _KNOWN = 10_000
+_NOTHING = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,3 +188,12 @@ class DatabaseAllowances:
         for request_id in {row[0] for row in stale}:
             self._drop.run(cursor, {"key": request_id})
         self._forget.run(cursor, {"now": now - FORGOTTEN_SECONDS})
+
+
+def read_accounts(connection: Connection) -> list[AccountRecord]:
+    """All accounts, that of all requests first, then by name."""
+    order = (case((allowances.c.account == "all", 0), else_=1), allowances.c.account)
+    return [
+        AccountRecord(row.account, from_nano(row.balance_nano) or _NOTHING, from_nano(row.open_nano) or _NOTHING)
+        for row in connection.execute(select(allowances).order_by(*order))
+    ]

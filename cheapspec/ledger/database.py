@@ -25,12 +25,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from cheapspec.core.books import Cap, Capability, Grant, SessionRow, Ticket, Trace
 from cheapspec.core.estimate import KEPT, Count, Counts, Delta, Row
 from cheapspec.core.ports import Call, CallRow, RequestRow
-from cheapspec.core.records import RequestRecord
+from cheapspec.core.records import AccountRecord, RequestRecord
 from cheapspec.core.shadows import CertificateRow, ShadowRow
 from cheapspec.errors import LedgerError
 from cheapspec.ledger import certificates as certified
 from cheapspec.ledger import shadows as shadowing
-from cheapspec.ledger.allowances import Held, Released
+from cheapspec.ledger.allowances import Held, Released, read_accounts
 from cheapspec.ledger.budgets import distinct
 from cheapspec.ledger.capabilities import CapabilityCache, row_of
 from cheapspec.ledger.cleaning import clean_text
@@ -137,6 +137,7 @@ class DatabaseLedger:
             "owner": writer.owner,
             "lease_expires": writer.lease(),
             "worst_nano": to_nano(row.worst_usd, up=True),
+            "asked_tier": row.service_tier,
         }
         writer.put(Operation(Kind.OPEN_CALL, values, ticket))
         return ticket
@@ -160,6 +161,7 @@ class DatabaseLedger:
                 "budget_nano": to_nano(call.budget_usd),
                 "seconds": call.seconds,
                 "http_status": call.http_status,
+                "price_flags": " ".join(call.flags) or None,
             },
         )
 
@@ -218,6 +220,14 @@ class DatabaseLedger:
         """As far as this process was told."""
         known = self._writer.allowances.known
         return from_nano(min(known.get(account, 0) for account in map(clean_text, accounts))) or Decimal(0)
+
+    def account_rows(self) -> list[AccountRecord]:
+        """See :class:`cheapspec.core.records.AllowanceReader`.
+
+        :raises LedgerError: the store cannot be read.
+        """
+        with self.read() as connection:
+            return read_accounts(connection)
 
     # --- sessions, traces, text ------------------------------------------------------------------
 

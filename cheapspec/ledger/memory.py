@@ -27,7 +27,7 @@ from threading import RLock
 from typing import Any
 from weakref import WeakSet
 
-from cheapspec.core.bill import DECISIONS, UNSETTLED, read_bill, read_info
+from cheapspec.core.bill import KINDS, PROBE, UNSETTLED, read_bill, read_info
 from cheapspec.core.books import SessionRow, Trace
 from cheapspec.core.estimate import Counts, Delta, EstimateTable, Row
 from cheapspec.core.money import format_usd, money_context
@@ -51,6 +51,7 @@ class Totals:
     direct: int = 0
     bypassed: int = 0
     refused: int = 0
+    probes: int = 0
     by_reason: Mapping[str, int] = field(default_factory=dict[str, int])
     calls: int = 0
     paid_usd: Decimal = Decimal(0)
@@ -75,6 +76,7 @@ class Totals:
                 "refused": self.refused,
                 "by_reason": dict(self.by_reason),
             },
+            "probes": self.probes,
             "calls": self.calls,
             "paid_usd": format_usd(self.paid_usd),
             "baseline_usd": format_usd(self.baseline_usd),
@@ -166,6 +168,7 @@ class MemoryLedger(ShadowTable):
                 _usd(call.cost_usd),
                 call.seconds,
                 call.http_status,
+                call.flags,
             )
 
     def close_request(self, request_id: str, info: Mapping[str, Any]) -> None:
@@ -288,11 +291,11 @@ def _added(sums: Totals, entry: _Entry) -> Totals:
     record = _record(entry)
     info = read_info(record)
     bill = read_bill(record, info)
-    counter = DECISIONS[info.decision]
-    changed: dict[str, Any] = {"requests": sums.requests + 1, "calls": sums.calls + len(entry.calls)}
+    counter, probe = KINDS[info.decision], info.decision == PROBE
+    changed: dict[str, Any] = {"requests": sums.requests + (not probe), "calls": sums.calls + len(entry.calls)}
     if info.decision != UNSETTLED:
         changed[counter] = getattr(sums, counter) + 1
-    if info.reason:
+    if info.reason and not probe:
         changed["by_reason"] = {**sums.by_reason, info.reason: sums.by_reason.get(info.reason, 0) + 1}
     if bill.unpriced:
         changed["unpriced_requests"] = sums.unpriced_requests + 1

@@ -123,7 +123,7 @@ MIGRATIONS = (
     ),
     Migration(
         3,
-        "What lossy rules were seen to lose, and what is promised of them",
+        "What lossy rules were seen to lose, and what is promised of them; service tiers asked for and served",
         (
             # No earlier version wrote certificates.
             "DROP TABLE certificates",
@@ -142,6 +142,8 @@ MIGRATIONS = (
                 equal BOOLEAN, bad BOOLEAN, chance DOUBLE PRECISION, why TEXT NOT NULL, draft_text TEXT,
                 PRIMARY KEY (request_id, rule, kind))""",
             "CREATE INDEX shadows_workload ON shadows (workload, target, at)",
+            "ALTER TABLE calls ADD COLUMN asked_tier TEXT",
+            "ALTER TABLE calls ADD COLUMN price_flags TEXT",
         ),
     ),
 )

@@ -156,6 +156,7 @@ _CALL_OPENED = [
     "owner",
     "lease_expires",
     "worst_nano",
+    "asked_tier",
 ]
 _REQUEST_OPENED = [
     "request_id",
@@ -183,6 +184,7 @@ _CALL_CLOSED = [
     "budget_nano",
     "seconds",
     "http_status",
+    "price_flags",
 ]
 INFO_TEXT = ("decision", "reason", "rule", "drafter", "baseline", "priced_by", "target")
 INFO_COUNTS = [

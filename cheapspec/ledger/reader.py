@@ -61,7 +61,8 @@ def _with_calls(connection: Connection, page: Sequence[Any]) -> Iterator[Request
 
 def _call(row: Any) -> CallRecord:
     worst = format_usd(from_nano(row.worst_nano))
-    opened = CallRow(row.call_id, row.request_id, row.side, row.purpose, row.billed, row.at, worst)
+    opened = CallRow(row.call_id, row.request_id, row.side, row.purpose, row.billed, row.at, worst, row.asked_tier)
+    flags = tuple((row.price_flags or "").split())
     usage = None
     if row.input_tokens is not None:
         usage = Usage(
@@ -74,14 +75,14 @@ def _call(row: Any) -> CallRecord:
             row.service_tier,
             row.estimated,
         )
-    return CallRecord(opened, row.status, usage, from_nano(row.cost_nano), row.seconds, row.http_status)
+    return CallRecord(opened, row.status, usage, from_nano(row.cost_nano), row.seconds, row.http_status, flags)
 
 
 def _info(row: Any) -> dict[str, Any] | None:
     """The reply's extra key, as it was closed with; ``None`` for a request that is open or was cut short."""
     if row.decision is None:
         return None
-    counts = {name: getattr(row, name) or 0 for name in INFO_COUNTS}
+    counts: dict[str, Any] = {name: getattr(row, name) or 0 for name in INFO_COUNTS}
     info = Info(
         decision=row.decision,
         request_id=row.request_id,

@@ -132,11 +132,15 @@ calls = Table(
     Column("budget_nano", BigInteger),
     Column("seconds", Double),
     Column("http_status", Integer),
+    Column("asked_tier", Text),
+    Column("price_flags", Text),
     Index("calls_request", "request_id"),
     Index("calls_open", "owner", sqlite_where=text("status = 'open'"), postgresql_where=text("status = 'open'")),
 )
 """``cost_nano``: what the call cost, of an ``expired`` one its worst case. ``budget_nano``: what budgets count when
 that is more (the dearer of two service tiers); ``worst_nano``: the most that it can cost, said before it went out.
+``service_tier``: the one that served, ``asked_tier``: the one that was asked for; ``price_flags``: ``tier_differs``,
+``tier_unpriced``, or both (words in a row), where that bears on the price.
 """
 
 traces = Table(

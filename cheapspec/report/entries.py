@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from cheapspec.core.bill import DECISIONS, UNSETTLED, read_bill, read_info
+from cheapspec.core.bill import DECISIONS, KINDS, PROBE, UNSETTLED, read_bill, read_info
 from cheapspec.core.info import Info
 from cheapspec.core.records import RequestRecord
 
-__all__ = ["DECISIONS", "EXACT_RULES", "UNSETTLED", "Entry", "read_entry"]
+__all__ = ["DECISIONS", "EXACT_RULES", "KINDS", "PROBE", "UNSETTLED", "Entry", "read_entry"]
 
 EXACT_RULES = frozenset({None, "exact", "text_match"})
 """Rules under which every accepted token is the target's own."""
@@ -17,8 +17,8 @@ EXACT_RULES = frozenset({None, "exact", "text_match"})
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One request. ``decision``: a key of :data:`DECISIONS`; ``info`` is empty where the ledger has none; money as in
-    :class:`cheapspec.core.bill.Bill`.
+    """One request, or probe. ``decision``: a key of :data:`KINDS`; ``info`` is empty where the ledger has none; money
+    as in :class:`cheapspec.core.bill.Bill`.
     """
 
     record: RequestRecord
@@ -52,6 +52,17 @@ class Entry:
             sum(usage.cached_tokens or 0 for usage in used),
             sum(usage.output_tokens for usage in used),
         )
+
+    @property
+    def tiers(self) -> tuple[str | None, str | None]:
+        """The service tiers that were asked for and that served, of the last call that says so."""
+        told = [(call.row.service_tier, call.usage.service_tier if call.usage else None) for call in self.record.calls]
+        return next((pair for pair in reversed(told) if any(pair)), (None, None))
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What is odd about the price of its calls (:class:`cheapspec.core.money.Charge`)."""
+        return tuple(sorted({flag for call in self.record.calls for flag in call.flags}))
 
 
 def read_entry(record: RequestRecord) -> Entry:

@@ -17,17 +17,17 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from cheapspec.core.money import format_usd, saved_usd
+from cheapspec.core.money import format_usd, money_context, saved_usd
 from cheapspec.report.entries import DECISIONS
 
-__all__ = ["Calibration", "Forecast", "Group", "Latency", "Lossy", "Reason", "Report", "Sums", "Tokens"]
+__all__ = ["Calibration", "Forecast", "Group", "Headroom", "Latency", "Lossy", "Reason", "Report", "Sums", "Tokens"]
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Counts and dollars of a set of requests. ``priced`` of them have a known paid sum and baseline;
-    ``priced_paid``, ``priced_baseline`` and ``estimated`` (the part of the baseline that is estimated) are theirs.
-    ``unpriced_known``: what is known to have been paid for all others.
+    """Counts and dollars of a set of requests, and of the ``probes`` that belonged to none. ``priced`` of them have a
+    known paid sum and baseline; ``priced_paid``, ``priced_baseline`` and ``estimated`` (the part of the baseline that
+    is estimated) are theirs. ``unpriced_known``: what is known to have been paid for all others.
     """
 
     requests: int = 0
@@ -36,6 +36,7 @@ class Sums:
     bypassed: int = 0
     refused: int = 0
     unsettled: int = 0
+    probes: int = 0
     priced: int = 0
     unpriced: int = 0
     priced_paid: Decimal = Decimal(0)
@@ -167,15 +168,35 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True)
+class Headroom:
+    """What may still be lost in one account of the allowance (:mod:`cheapspec.core.allowance`), now: ``balance_usd``
+    (what was saved and may be lost again, the allowance's share of the baselines included; negative for losses), less
+    ``open_usd`` (the worst cases of requests under way), and ``seed_usd``. Dollars.
+    """
+
+    account: str
+    balance_usd: Decimal
+    open_usd: Decimal
+    seed_usd: Decimal
+
+    @property
+    def usd(self) -> Decimal:
+        """The most that a step of a new request may risk."""
+        with money_context():
+            return self.balance_usd - self.open_usd + self.seed_usd
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Totals of a ledger, or of one session or time of it.
 
     ``start`` and ``end``: seconds since the epoch (UTC), as asked for, else of the first and last request.
     ``latency``: by decision (``speculated``, ``direct``, ``bypassed``) and of ``all``. ``seconds``: where the time
     of speculated requests went. ``simulated``: requests whose bill is simulated (demo, bench). ``fixed``: requests with
-    a fixed ``draft_tokens``, planner and allowance off. ``local_usd``: the price of local drafting, part of what was
-    paid; ``None`` where it has none. ``forgotten``: requests that the ledger no longer keeps whole, so that they are
-    in no figure here.
+    a fixed ``draft_tokens``, planner and allowance off. ``tier_differs``, ``tier_unpriced``: requests that another
+    service tier served than was asked for, or one without a price. ``local_usd``: the price of local drafting, part of
+    what was paid; ``None`` where it has none. ``forgotten``: requests that the ledger no longer keeps whole, so that
+    they are in no figure here. ``allowance``: what may still be lost, by account.
     """
 
     start: float | None
@@ -200,6 +221,9 @@ class Report:
     local_usd: Decimal | None = None
     forecast: Forecast = field(default_factory=Forecast)
     calibration: tuple[Calibration, ...] = ()
+    tier_differs: int = 0
+    tier_unpriced: int = 0
+    allowance: tuple[Headroom, ...] = ()
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -301,6 +325,18 @@ class Report:
                 for one in self.calibration
             ],
             "forgotten_requests": self.forgotten,
+            "probes": sums.probes,
+            "service_tiers": {"differs": self.tier_differs, "unpriced": self.tier_unpriced},
+            "allowance": [
+                {
+                    "account": one.account,
+                    "balance_usd": format_usd(one.balance_usd),
+                    "open_usd": format_usd(one.open_usd),
+                    "seed_usd": format_usd(one.seed_usd),
+                    "headroom_usd": format_usd(one.usd),
+                }
+                for one in self.allowance
+            ],
         }
 
 

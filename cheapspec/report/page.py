@@ -14,6 +14,7 @@ from cheapspec.report.entries import DECISIONS
 from cheapspec.report.figures import Group, Report, Sums
 from cheapspec.report.style import STYLE
 from cheapspec.report.words import (
+    account_name,
     count,
     forecast,
     how_known,
@@ -49,6 +50,8 @@ def page(report: Report) -> str:
 def _sections(report: Report) -> Iterator[str]:
     yield _section("Requests", _requests(report))
     yield _section("Money", _money(report))
+    if report.allowance:
+        yield _section("Allowance", _allowance(report))
     if report.tokens.drafted or report.sums.speculated:
         yield _section("Drafts and calls", _drafts(report))
     if report.latency:
@@ -107,6 +110,22 @@ def _money(report: Report) -> str:
         legend += "</p>"
         table = _details("By day", _sums_table("Day (UTC)", report.days, model_name))
     return f'<div class="tiles">{tiles}</div>{f"<ul class=notes>{told}</ul>" if told else ""}{chart}{legend}{table}'
+
+
+def _allowance(report: Report) -> str:
+    lead = (
+        '<p class="legend">What speculation may still lose, now: what it has saved so far (a loss is negative), less '
+        "the worst cases of requests under way, and the seed.</p>"
+    )
+    rows = [
+        [
+            escape(account_name(one.account)),
+            *(money(usd, one.seed_usd) for usd in (one.balance_usd, one.open_usd, one.seed_usd)),
+            f'<span class="{"good" if one.usd > 0 else "bad"}">{money(one.usd, one.seed_usd)}</span>',
+        ]
+        for one in report.allowance
+    ]
+    return lead + _table(["Account", "saved so far", "at risk now", "seed", "left"], rows)
 
 
 def _tile(name: str, value: str, said: str, style: str = "") -> str:

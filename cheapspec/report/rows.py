@@ -14,7 +14,7 @@ from typing import Any
 
 from cheapspec.core.money import format_usd
 from cheapspec.core.records import RequestRecord
-from cheapspec.report.entries import DECISIONS, read_entry
+from cheapspec.report.entries import KINDS, read_entry
 
 __all__ = ["COLUMNS", "csv_lines"]
 
@@ -36,7 +36,7 @@ COLUMNS = (
     *("request_id", "at", "session", "model", "kind", "stream", "decision", *_TEXT, *_COUNTS),
     *("input_tokens", "cached_input_tokens", "output_tokens", "paid_usd", "baseline_usd", "saved_usd"),
     *("baseline", "priced_by", "simulated", *(f"seconds_{name}" for name in _TIMES)),
-    *("target", "lossy", "local_usd", "forecast_usd"),
+    *("target", "lossy", "local_usd", "forecast_usd", "asked_tier", "service_tier", "price_flags"),
 )
 """``at``: ISO 8601, UTC; ``decision`` as the reports call it; money in dollars, times in seconds."""
 
@@ -53,12 +53,13 @@ def _cells(record: RequestRecord) -> list[Any]:
     row, info = record.row, entry.info
     told = row.request_id, datetime.fromtimestamp(row.at, UTC).isoformat(), entry.session, row.model, row.kind
     estimated = "" if entry.baseline_usd is None else "estimated" if entry.estimated else "exact"
-    cells: list[Any] = [*told, _word(row.stream), DECISIONS[entry.decision]]
+    cells: list[Any] = [*told, _word(row.stream), KINDS[entry.decision]]
     cells += [getattr(info, name) for name in (*_TEXT, *_COUNTS)]
     cells += [*entry.tokens, *map(format_usd, (entry.paid_usd, entry.baseline_usd, entry.saved_usd))]
     cells += [estimated, info.priced_by, _word(info.simulated)]
     cells += [round(getattr(info.seconds, name), 4) for name in _TIMES]
-    return [*cells, info.target, _word(entry.lossy), *map(format_usd, (info.local_usd, info.forecast_usd))]
+    cells += [info.target, _word(entry.lossy), *map(format_usd, (info.local_usd, info.forecast_usd))]
+    return [*cells, *entry.tiers, " ".join(entry.flags)]
 
 
 def _word(value: bool) -> str:

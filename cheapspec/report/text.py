@@ -23,6 +23,7 @@ from cheapspec.report.entries import DECISIONS
 from cheapspec.report.figures import Group as Named
 from cheapspec.report.figures import Report, Sums
 from cheapspec.report.words import (
+    account_name,
     count,
     forecast,
     how_known,
@@ -79,6 +80,8 @@ def _parts(report: Report, width: int) -> Iterator[RenderableType]:
     yield grid
     yield _bar(report.sums, width)
     yield _money(report)
+    if report.allowance:
+        yield _allowance(report)
     if report.tokens.drafted or report.sums.speculated:
         yield _drafts(report)
     if report.latency:
@@ -131,6 +134,16 @@ def _money(report: Report) -> RenderableType:
     if report.forecast.requests:
         grid.add_row("Planner's forecast", Text(money(report.forecast.expected_usd, baseline)), forecast(report))
     return grid
+
+
+def _allowance(report: Report) -> RenderableType:
+    table = _table("Allowance left for", "saved so far", "at risk now", "seed", "left")
+    for one in report.allowance[:_MOST_ROWS]:
+        name = Text(_shown(account_name(one.account)), overflow="ellipsis", no_wrap=True)
+        sums = (money(usd, one.seed_usd) for usd in (one.balance_usd, one.open_usd, one.seed_usd))
+        table.add_row(name, *map(Text, sums), Text(money(one.usd, one.seed_usd), "" if one.usd > 0 else "bold red"))
+    _more(table, len(report.allowance))
+    return table
 
 
 def _told(sums: Sums) -> Text:

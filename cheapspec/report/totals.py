@@ -12,8 +12,9 @@ from cheapspec.core.estimate import Count, calibration_error
 from cheapspec.core.money import money_context
 from cheapspec.core.records import EstimateReader, LedgerReader, RequestRecord
 from cheapspec.errors import LedgerError
+from cheapspec.report.allowance import headrooms
 from cheapspec.report.audits import with_audits
-from cheapspec.report.entries import DECISIONS, Entry, read_entry
+from cheapspec.report.entries import DECISIONS, KINDS, PROBE, Entry, read_entry
 from cheapspec.report.figures import (
     Calibration,
     Forecast,
@@ -30,10 +31,16 @@ __all__ = ["calibrations", "make_report", "report_of"]
 
 
 def report_of(
-    ledger: object, *, since: float | None = None, until: float | None = None, session: str | None = None
+    ledger: object,
+    *,
+    since: float | None = None,
+    until: float | None = None,
+    session: str | None = None,
+    seed: Decimal | None = None,
 ) -> Report:
     """The report of a ledger: of the requests ``since`` (included) and ``until`` (excluded), seconds since the
-    epoch, and of one ``session`` (its name, or its id).
+    epoch, and of one ``session`` (its name, or its id). ``seed``: the allowance's, in dollars; ``None``: its accounts
+    are left out.
 
     :raises LedgerError: the ledger keeps nothing that could be read, or its store cannot be read.
     """
@@ -45,7 +52,8 @@ def report_of(
     records = ledger.requests(since=since, until=until, session=session)
     forgotten = getattr(ledger, "forgotten", 0)
     report = make_report(records, since=since, until=until, session=session, forgotten=forgotten)
-    report = replace(report, calibration=calibrations(ledger))
+    allowance = () if seed is None else headrooms(ledger, seed, session)
+    report = replace(report, calibration=calibrations(ledger), allowance=allowance)
     return with_audits(report, ledger, since=since, until=until, session=session)
 
 
@@ -82,6 +90,9 @@ def make_report(
         return adding.report(since, until, session, forgotten)
 
 
+_FLAGS = ("tier_differs", "tier_unpriced")
+
+
 class _Adding:
     """The one pass over the requests."""
 
@@ -92,7 +103,7 @@ class _Adding:
         self.groups: dict[str, dict[str | None, _Running]] = {"sessions": {}, "models": {}, "days": {}}
         self.reasons: dict[tuple[str, str], int] = {}
         self.tokens: dict[str, int] = dict.fromkeys(Tokens.__slots__, 0)
-        names = ("rounds", "calls", "per_request", "per_token", "lossy", "audited", "simulated", "fixed")
+        names = ["rounds", "calls", "per_request", "per_token", "lossy", "audited", "simulated", "fixed", *_FLAGS]
         self.counts: dict[str, int] = dict.fromkeys(names, 0)
         self.local: Decimal | None = None
         self.forecast = Forecast()
@@ -107,7 +118,7 @@ class _Adding:
         day = datetime.fromtimestamp(row.at, UTC).date().isoformat()
         for kind, name in (("sessions", entry.session), ("models", row.model or None), ("days", day)):
             self.groups[kind].setdefault(name, _Running()).add(entry)
-        if info.reason is not None and entry.decision != "speculate":
+        if info.reason is not None and entry.decision not in ("speculate", PROBE):
             key = (entry.decision, info.reason)
             self.reasons[key] = self.reasons.get(key, 0) + 1
         for name in ("drafted", "accepted", "corrected", "handoff", "unverified", "lenient"):
@@ -131,6 +142,9 @@ class _Adding:
         yield "calls", info.target_calls
         yield "simulated", info.simulated
         yield "fixed", info.fixed_draft_tokens is not None
+        for flag in entry.flags:
+            if flag in _FLAGS:
+                yield flag, 1
         yield "audited", any(call.row.purpose == "audit" for call in entry.record.calls)
         if entry.decision in ("speculate", "direct"):
             yield "per_request", 1 - info.target_calls
@@ -177,6 +191,8 @@ class _Adding:
             simulated=counts["simulated"],
             forgotten=forgotten,
             fixed=counts["fixed"],
+            tier_differs=counts["tier_differs"],
+            tier_unpriced=counts["tier_unpriced"],
             local_usd=self.local,
             forecast=self.forecast,
         )
@@ -193,7 +209,8 @@ class _Running:
 
     def add(self, entry: Entry) -> None:
         priced = not entry.unpriced and entry.paid_usd is not None and entry.baseline_usd is not None
-        for name in ("requests", DECISIONS[entry.decision], "priced" if priced else "unpriced" * entry.unpriced):
+        kinds = (KINDS[entry.decision],) if entry.decision == PROBE else ("requests", KINDS[entry.decision])
+        for name in (*kinds, "priced" if priced else "unpriced" * entry.unpriced):
             self._counts[name] = self._counts.get(name, 0) + 1
         if priced:
             assert entry.paid_usd is not None and entry.baseline_usd is not None

@@ -8,6 +8,7 @@ from decimal import Decimal
 from cheapspec.report.figures import Report, Sums
 
 __all__ = [
+    "account_name",
     "count",
     "forecast",
     "how_known",
@@ -83,6 +84,14 @@ def model_name(name: str | None) -> str:
     return name or "(not named)"
 
 
+def account_name(account: str) -> str:
+    """An account of the allowance: of all requests, a session, a workload, or those with one system prompt."""
+    kind, _, name = account.partition(":")
+    return {"all": "all requests", "session": f"session {name}", "workload": f"workload {name}"}.get(
+        kind, f"system prompt {name}"
+    )
+
+
 def passed_by(report: Report) -> str:
     """The first thing to know: how much traffic cheapspec never saw as its own."""
     sums = report.sums
@@ -130,6 +139,16 @@ def notes(report: Report) -> list[str]:
         )
     if report.simulated:
         said.append(f"the bill of {_requests(report.simulated)} is simulated (demo or bench): nobody was charged")
+    if sums.probes:
+        asked = "1 probe" if sums.probes == 1 else f"{count(sums.probes)} probes"
+        said.append(f"{asked} (cheapspec doctor) {_are(sums.probes)} in what was paid, and not among the requests")
+    if report.tier_differs:
+        said.append(
+            f"{_requests(report.tier_differs)} {_were(report.tier_differs)} served by another service tier than was "
+            "asked for: priced by the one that served, counted in budgets by the dearer"
+        )
+    if report.tier_unpriced:
+        said.append(f"no price is known for the service tier of {_requests(report.tier_unpriced)}")
     if sums.unsettled:
         said.append(
             f"{_requests(sums.unsettled)} {_are(sums.unsettled)} not settled: running, or left by a process that died"
@@ -170,3 +189,7 @@ def _requests(number: int) -> str:
 
 def _are(number: int) -> str:
     return "is" if number == 1 else "are"
+
+
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"

@@ -14,9 +14,9 @@ CREATE TABLE calls (
                 closed_at DOUBLE PRECISION, owner TEXT NOT NULL, lease_expires DOUBLE PRECISION NOT NULL,
                 worst_nano BIGINT, input_tokens INTEGER, cached_tokens INTEGER, cache_write_tokens INTEGER,
                 output_tokens INTEGER, reasoning_tokens INTEGER, estimated BOOLEAN, service_tier TEXT,
-                cost_nano BIGINT, budget_nano BIGINT, seconds DOUBLE PRECISION, http_status INTEGER);
-INSERT INTO "calls" VALUES('cs-kept.1','cs-kept','target','score',1,'ok',1764000001.1,1764000001.3,'host-1-0',1764000060.0,20000000,700,512,0,17,0,0,NULL,412000,NULL,0.2,200);
-INSERT INTO "calls" VALUES('cs-kept.2','cs-kept','target','continue',1,'open',1764000001.4,NULL,'host-1-0',1764000060.0,30000000,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+                cost_nano BIGINT, budget_nano BIGINT, seconds DOUBLE PRECISION, http_status INTEGER, asked_tier TEXT, price_flags TEXT);
+INSERT INTO "calls" VALUES('cs-kept.1','cs-kept','target','score',1,'ok',1764000001.1,1764000001.3,'host-1-0',1764000060.0,20000000,700,512,0,17,0,0,NULL,412000,NULL,0.2,200,NULL,NULL);
+INSERT INTO "calls" VALUES('cs-kept.2','cs-kept','target','continue',1,'open',1764000001.4,NULL,'host-1-0',1764000060.0,30000000,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
 CREATE TABLE capabilities (
                 base_url TEXT NOT NULL, model TEXT NOT NULL, backend TEXT NOT NULL, can_score BOOLEAN,
                 can_force BOOLEAN, can_continue BOOLEAN, can_judge BOOLEAN, reports_cached_tokens BOOLEAN,
