@@ -23,10 +23,12 @@ import openai
 
 from cheapspec.connections import Connections
 from cheapspec.core.alternatives import Plan
+from cheapspec.core.rules import Lenient
 from cheapspec.doors import Session, Shared
 from cheapspec.drive import aio, sync
 from cheapspec.drive.explaining import explain
 from cheapspec.drive.outcome import TargetFailed
+from cheapspec.drive.verdicts import refuse_scoring
 from cheapspec.ledger.budgets import Budget
 from cheapspec.options import (
     AsyncAzureCopyOptions,
@@ -40,7 +42,8 @@ from cheapspec.options import (
     with_options_of,
 )
 from cheapspec.report import Report
-from cheapspec.settings import Speculation
+from cheapspec.settings import Speculation, disabled
+from cheapspec.settings.accepts import scoring_rule, verdict_rules
 from cheapspec.transport import AsyncTransport, Transport
 from cheapspec.unsent import Unsent, hold, unsent
 
@@ -79,6 +82,18 @@ def _as_openai(failed: TargetFailed, request: httpx2.Request) -> openai.APIConne
     return openai.APIConnectionError(message=f"Connection error: {failed}", request=request)
 
 
+def _refuse_unservable(client: openai.OpenAI | openai.AsyncOpenAI, shared: Shared) -> None:
+    """A rule that was asked for in so many words, at a host that is known not to serve it.
+
+    :raises CapabilityError: naming what the host lacks, and what it does serve.
+    """
+    given = shared.speculation
+    scoring = scoring_rule(given.accept)
+    asked = given.enabled and "accept" in given.model_fields_set and not verdict_rules(given.accept)
+    if asked and not disabled() and (scoring == "exact" or isinstance(scoring, Lenient)):
+        refuse_scoring(str(client.base_url), "exact" if scoring == "exact" else "lenient")
+
+
 def _copied(shared: Shared, speculation: Speculation | None, options: Mapping[str, Any]) -> dict[str, Any]:
     """What openai's ``copy`` is given: its options, and what it hands on to the new client's constructor."""
     ours = shared if speculation is None else Shared(speculation)
@@ -92,6 +107,7 @@ class OpenAI(openai.OpenAI):
     Takes what ``openai.OpenAI`` takes, and ``speculation``.
 
     :raises SettingsError: a setting is unusable (keyword, environment or ``cheapspec.toml``).
+    :raises CapabilityError: ``accept`` names a rule that the host of ``base_url`` is known not to serve.
     """
 
     _cheapspec: Shared
@@ -104,6 +120,7 @@ class OpenAI(openai.OpenAI):
             transport = Transport.under(told.get("http_client"), self._cheapspec, kwargs.get("max_retries", 2))
             told["http_client"] = openai.DefaultHttpxClient(transport=transport)
         super().__init__(**kwargs)
+        _refuse_unservable(self, self._cheapspec)
         self._connections = Connections.of(self._client)
 
     def _send_request(self, request: httpx2.Request, *, stream: bool, **kwargs: Any) -> httpx2.Response:
@@ -177,6 +194,7 @@ class AsyncOpenAI(openai.AsyncOpenAI):
             transport = AsyncTransport.under(told.get("http_client"), self._cheapspec, kwargs.get("max_retries", 2))
             told["http_client"] = openai.DefaultAsyncHttpxClient(transport=transport)
         super().__init__(**kwargs)
+        _refuse_unservable(self, self._cheapspec)
         self._connections = Connections.of(self._client)
 
     async def _send_request(self, request: httpx2.Request, *, stream: bool, **kwargs: Any) -> httpx2.Response:

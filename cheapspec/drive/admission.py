@@ -31,7 +31,7 @@ from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.settings import Settings
 from cheapspec.drive.state import TargetFacts
 from cheapspec.drive.urls import api_base, model_name, our_headers, with_max_tokens, without_our_keys
-from cheapspec.drive.verdicts import ladder_for
+from cheapspec.drive.verdicts import SERVED, ladder_for
 from cheapspec.drive.work import Work
 from cheapspec.errors import SettingsError
 from cheapspec.rules.ladder import barred
@@ -200,7 +200,8 @@ def _scored(runtime: Runtime, passed: Passed, parsed: Request) -> Passed | Admit
         return passed.because("price_unknown", parsed.model)
     facts = runtime.facts_of(passed, now)
     if facts.target is None:
-        return passed.because(facts.reason, facts.detail)
+        serves = f"; it serves {SERVED}" if facts.reason == "cannot_score" and parsed.kind == "chat" else ""
+        return passed.because(facts.reason, f"{facts.detail}{serves}")
     if parsed.kind not in facts.target.kinds:
         return passed.because("cannot_score", f"{facts.target.name} scores no {parsed.kind}")
     plain = bool(facts.plain_sampling) if facts.confirmed else facts.plain_sampling

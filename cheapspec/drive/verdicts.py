@@ -15,6 +15,8 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import httpx2
+
 from cheapspec.core.assumed import assumed_prompt
 from cheapspec.core.effects import Side
 from cheapspec.core.job import Policy
@@ -29,14 +31,18 @@ from cheapspec.drive.passed import Passed
 from cheapspec.drive.permits import account_keys
 from cheapspec.drive.runtime import Runtime
 from cheapspec.drive.state import TargetFacts, targets
-from cheapspec.drive.urls import api_base
+from cheapspec.drive.urls import api_base, cannot_score
+from cheapspec.errors import CapabilityError
 from cheapspec.rules.agree import Agree
 from cheapspec.rules.judge import Judge
 from cheapspec.rules.ladder import Ladder
 from cheapspec.rules.prospects import Bench, VerdictRule
 from cheapspec.rules.validator import Validator
 
-__all__ = ["judge_facts", "ladder_for"]
+__all__ = ["SERVED", "judge_facts", "ladder_for", "refuse_scoring"]
+
+SERVED = "rules about whole drafts: accept=[Validator(fn), Agree(), Answer('last_number')], Judge, OkOrAnswer, Patch"
+"""What an endpoint that only chats can do."""
 
 _JUDGE_SECONDS = 60.0
 """A judge elsewhere is waited for as long as the caller waits for a read, and no longer than this."""
@@ -93,6 +99,19 @@ def ladder_for(
         weighs=settings.draft_tokens is None and settings.objective == "cost",
     )
     return ladder, priced_by
+
+
+def refuse_scoring(base_url: str, rule: str) -> None:
+    """A caller who asks for scored drafts at a host that is known to score none is told so at once.
+
+    :raises CapabilityError: naming what the host lacks, and the rules that it does serve.
+    """
+    host = httpx2.URL(base_url).host
+    if cannot_score(host):
+        raise CapabilityError(
+            f"accept={rule!r}: {host} returns no log-probabilities of text that it is sent, so nothing can be scored "
+            f"there. It serves {SERVED}; without accept requests go direct."
+        )
 
 
 def _asks_target(rule: VerdictRule) -> bool:

@@ -234,3 +234,10 @@ def test_where_prices_change_between_two_calls_nothing_bounds_a_round() -> None:
     assert told.worst_usd is None
     bounded = alternatives(replace(COLD, prices=stepped, headroom=Decimal(1)), [SURE]).alternatives[1]
     assert not bounded.allowed and "unbounded" in bounded.why
+
+
+def test_each_way_has_a_name_of_its_own() -> None:
+    """Scoring by its drafter, a verdict by its rule: several rules may judge one draft."""
+    way = alternatives(COLD, [SURE]).alternatives[1]
+    assert way.name == f"score {SURE.drafter}"
+    assert replace(way, action="verdict", rule="answer(x)").name == "verdict answer(x)"

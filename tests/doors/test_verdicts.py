@@ -126,7 +126,7 @@ def test_a_validator_that_fails_keeps_the_draft_from_the_target(way: Doorway) ->
     assert (text, info.reason) == (OWN, "rejected")
     assert booked(way) == [("direct", "ok")]
     text, info = once(way, Validator(lambda text: "7" in text, sufficient=True))
-    assert (text, info.paid_usd, info.target_calls) == (DRAFT, 0, 0)
+    assert (text, str(info.paid_usd), info.target_calls) == (DRAFT, "0.000000", 0)
     assert booked(way) == []
 
 
@@ -494,6 +494,23 @@ def test_the_ledger_is_told_what_was_said(way: Doorway) -> None:
     [row] = way.ledger.requests()
     assert row.info is not None
     assert row.info["verdicts"][0]["version"] == prompts.ANSWER.version
+
+
+@pytest.mark.parametrize("kind", [cheapspec.OpenAI, cheapspec.AsyncOpenAI])
+def test_a_rule_that_a_host_cannot_serve_is_refused_at_construction(
+    kind: Any, way: Doorway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By name of the host, saying what serves there; not where nothing was asked for, or all is switched off."""
+    at = {"base_url": "https://openrouter.ai/api/v1", "api_key": "k"}
+    for accept in ("exact", cheapspec.Lenient(0.5)):
+        with pytest.raises(cheapspec.CapabilityError, match=r"openrouter\.ai returns no log-probabilities.*Answer"):
+            kind(**at, speculation=Speculation(accept=accept, ledger="off"))
+        with monkeypatch.context() as patched:
+            patched.setenv("CHEAPSPEC_DISABLED", "1")
+            kind(**at, speculation=Speculation(accept=accept, ledger="off"))
+    kind(**at, speculation=Speculation(ledger="off"))
+    kind(**at, speculation=Speculation(accept=["exact", ANSWER], ledger="off"))
+    kind(**{**at, "base_url": "https://scores.example/v1"}, speculation=Speculation(accept="exact", ledger="off"))
 
 
 def test_a_doorway_is_what_it_says() -> None:
