@@ -31,7 +31,7 @@ from cheapspec.backends.echo import is_echoed, read_echo
 from cheapspec.backends.facts import Facts
 from cheapspec.backends.llamacpp import LlamaCppTarget
 from cheapspec.backends.llamacpp_python import LlamaCppPythonTarget
-from cheapspec.backends.probe_sampling import ask_defaults
+from cheapspec.backends.probe_sampling import DEFAULTS_CALLS, ask_defaults
 from cheapspec.backends.probe_steps import Probe
 from cheapspec.backends.sglang import SglangTarget
 from cheapspec.backends.targets import target_for
@@ -39,10 +39,14 @@ from cheapspec.backends.vllm import VllmTarget
 from cheapspec.core.effects import HttpRequest, Op
 from cheapspec.core.untyped import as_mapping
 
-__all__ = ["PROBE_TOKENS", "Facts", "probe", "target_for"]
+__all__ = ["PROBE_CALLS", "PROBE_TOKENS", "Facts", "probe", "target_for"]
 
 PROBE_TOKENS = (800, 60)
 """Input and output tokens of a probe, on the long side."""
+
+PROBE_CALLS = (4, 6 + DEFAULTS_CALLS)
+"""Billed calls of a probe of one dialect that scores: question, score, corrupted copy and continuation; at most also
+the question without log-probabilities, the echo of a text, and those about what it does by itself."""
 
 _ECHO_TEXT = "The capital of France is Paris, and the capital of Spain is"
 

@@ -28,7 +28,10 @@ from cheapspec.core.effects import HttpReply, HttpRequest, Op
 from cheapspec.core.received import first_choice
 from cheapspec.core.untyped import as_list, as_mapping, is_number
 
-__all__ = ["ask_defaults"]
+__all__ = ["DEFAULTS_CALLS", "ask_defaults"]
+
+DEFAULTS_CALLS = 6
+"""Billed calls at most: four about a repetition penalty, two about top_k and min_p."""
 
 _HOT_TOKENS = 16
 _FAR = 1000
@@ -58,8 +61,8 @@ token's logit, which is some 15 to 30."""
 
 
 def ask_defaults(model: str, facts: Facts) -> Op[Facts]:
-    """The facts with ``plain_sampling`` and ``hidden_defaults``, where they can be found out (at most six short billed
-    calls).
+    """The facts with ``plain_sampling`` and ``hidden_defaults``, where they can be found out (at most
+    :data:`DEFAULTS_CALLS` short billed calls).
     """
     if facts.backend == "llamacpp" and facts.can_force:
         return (yield from _props(facts))
