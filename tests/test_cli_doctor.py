@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,21 @@ def test_all_is_well(pair: tuple[FakeTarget, FakeDraft]) -> None:
     assert told["settings"]["draft"] == ["ollama:toy:latest"] and told["settings"]["enabled"]
     assert {exchange.headers.get("authorization") for exchange in target.of("score", "direct")} == {f"Bearer {KEY}"}
     assert all("authorization" not in exchange.headers for exchange in draft.requests)
+
+
+def test_its_probe_is_booked_as_a_probe(pair: tuple[FakeTarget, FakeDraft]) -> None:
+    """It costs what it costs, and is no request that passed cheapspec by: no report counts it as one."""
+    target, _ = pair
+    asked(target, "--yes-spend")
+    result = CliRunner().invoke(app, ["report", "--json"])
+    told = json.loads(result.output)
+    assert told["probes"] == 1
+    assert (told["requests"]["total"], told["requests"]["bypassed"], told["requests"]["by_reason"]) == (0, 0, {})
+    assert Decimal(told["paid_usd"]) > 0 == Decimal(told["baseline_usd"])
+    shown = CliRunner().invoke(app, ["report"]).output
+    assert "1 probe (cheapspec doctor) is in what was paid" in " ".join(shown.split())
+    table = CliRunner().invoke(app, ["report", "--csv"]).output.splitlines()
+    assert [line.split(",")[6] for line in table[1:]] == ["probes"]
 
 
 def test_what_was_found_is_kept_and_costs_nothing_the_next_time(pair: tuple[FakeTarget, FakeDraft]) -> None:

@@ -100,3 +100,10 @@ def test_rows_of_other_programs_keep_their_decision_and_say_nothing_else() -> No
     assert (read_info(record).decision, read_info(record).rounds) == ("speculate", 0)
     odd = RequestRecord(record.row, {"decision": "guessed", "rule": 7, "reason": "x", "ties": "?"})
     assert (read_info(odd).decision, read_info(odd).rule, read_info(odd).reason) == ("unsettled", None, "x")
+
+
+def test_a_probe_is_paid_for_and_saves_nothing() -> None:
+    """The target alone would not have been asked."""
+    told = bill({"decision": "probe", "reason": "not_probed"}, ("probe", "0.02"))
+    assert (told.paid_usd, told.baseline_usd, told.saved_usd) == (Decimal("0.02"), Decimal(0), Decimal("-0.02"))
+    assert not told.unpriced
