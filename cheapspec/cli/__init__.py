@@ -258,12 +258,25 @@ def tune(
         str | None, typer.Option(help="MODEL, or INPUT,CACHED,OUTPUT in $ per million; the target's by default.")
     ] = None,
     store: Annotated[bool, typer.Option(help="Keep the certificate, for the clients to use.")] = True,
+    logs: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Past requests instead, as for estimate; several allowed.")
+    ] = None,
+    draft: Annotated[str | None, typer.Option(help="--logs: what drafts; the settings' own.")] = None,
+    accept: Annotated[str | None, typer.Option(help="--logs: rules, such as agree,answer; the settings' own.")] = None,
+    base_url: Annotated[str, typer.Option(help="--logs: whose API it was; a certificate is bound to it.")] = "",
+    spend: Annotated[
+        float | None, typer.Option(min=0.0, help="--logs: ask the target for verdicts, for so many dollars at most.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Turn requests tried in shadow into thresholds and certificates of lossy rules; status 1 without any."""
     from cheapspec.cli.tune import Asked, run
+    from cheapspec.cli.tune_logs import Source
 
-    raise typer.Exit(run(Asked(workload, loss, confidence, ledger, prices, store), as_json=json))
+    past = None if not logs else Source(tuple(logs), draft, accept, base_url, workload, prices, spend)
+    if past is None and (draft, accept, base_url, spend) != (None, None, "", None):
+        raise SettingsError("--draft, --accept, --base-url and --spend are for --logs.")
+    raise typer.Exit(run(Asked(workload, loss, confidence, ledger, prices, store, past), as_json=json))
 
 
 def main() -> None:

@@ -30,8 +30,10 @@ from cheapspec.rules.certificates import Scope, promised, upper_bound
 from cheapspec.rules.comparison import Comparison, comparison_for
 from cheapspec.rules.prospects import VerdictRule
 
-__all__ = ["Certificates", "compared", "draft_name", "scope_of"]
+__all__ = ["LABELLED", "Certificates", "compared", "draft_name", "scope_of"]
 
+LABELLED = "label by "
+"""What a comparison's name has before it where drafts were compared with right answers that somebody knew."""
 _MOST = 1000
 
 
@@ -165,7 +167,13 @@ class Certificates:
 
 def _scope(made: CertificateRow) -> Scope:
     return Scope(
-        made.workload, made.rule, made.prompt_version, made.draft, made.target, made.fingerprint, made.comparison
+        made.workload,
+        made.rule,
+        made.prompt_version,
+        made.draft,
+        made.target,
+        made.fingerprint,
+        made.comparison.removeprefix(LABELLED),
     )
 
 

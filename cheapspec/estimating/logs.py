@@ -11,6 +11,7 @@ Rules
   - a stored completion: a completion object that also has the request's ``messages``;
   - a conversation ``{"messages": […]}`` whose last message is the assistant's, as for fine-tuning.
 
+* Any of them may have a ``label``: the right answer, where somebody knows it.
 * Whatever else a line is, it is counted under a name and never ends the reading. So are halves without their other
   one, failed requests, replies without a choice, and other routes.
 * What a line does not say is unknown: without ``usage`` tokens are estimated, and marked so.
@@ -22,21 +23,25 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cheapspec.core.counting import estimate, input_estimate
 from cheapspec.core.effects import Usage
-from cheapspec.core.received import content_text, error_of, first_choice, read_usage
+from cheapspec.core.received import content_text, error_of, first_choice, read_identity, read_usage
+from cheapspec.core.shadows import fingerprint_of
 from cheapspec.core.untyped import as_list, as_mapping, is_mapping
 from cheapspec.errors import CheapspecError
 
 __all__ = ["Logged", "Logs", "read_logs"]
 
-_ANSWERED = frozenset(
-    ["id", "object", "created", "choices", "usage", "system_fingerprint", "request_id", "service_tier", "input_user"]
-)
+# fmt: off
+_ANSWERED = frozenset([
+    "choices", "created", "id", "input_user", "label", "object", "request_id", "service_tier", "system_fingerprint",
+    "usage",
+])
+# fmt: on
 _ROUTES = {"chat": "/chat/completions", "completion": "/completions"}
 
 
@@ -44,7 +49,8 @@ _ROUTES = {"chat": "/chat/completions", "completion": "/completions"}
 class Logged:
     """A request and its reply. ``body``: the request's; ``kind``: ``chat`` or ``completion``. ``text``: of the first
     choice, ``finish`` its finish reason. ``sizes``: bytes of each of its tokens, where the reply came with
-    log-probabilities, else ``None``.
+    log-probabilities, else ``None``. ``label``: the right answer, ``None`` unknown; ``fingerprint``: who wrote the
+    reply (:func:`cheapspec.core.shadows.fingerprint_of`).
     """
 
     id: str
@@ -54,6 +60,8 @@ class Logged:
     finish: str
     usage: Usage
     sizes: tuple[int, ...] | None = None
+    label: str | None = field(default=None, repr=False)
+    fingerprint: str | None = None
 
     @property
     def model(self) -> str:
@@ -191,7 +199,11 @@ class _Reader:
         if not body.get("model") and reply.get("model"):
             body = {**body, "model": reply["model"]}
         name = next((str(told[key]) for key in ("custom_id", "id") if told.get(key)), str(self._logs.lines))
-        self._logs.requests.append(Logged(name, kind, body, text, finish, usage, _sizes(choice, text)))
+        writer, label = read_identity(reply), told.get("label")
+        logged = Logged(name, kind, body, text, finish, usage, _sizes(choice, text))
+        known = None if label is None else label if isinstance(label, str) else json.dumps(label)
+        signed = fingerprint_of(writer.model, writer.system_fingerprint)
+        self._logs.requests.append(replace(logged, label=known, fingerprint=signed))
         return None
 
 

@@ -147,7 +147,7 @@ def row_of(tuned: Tuned, at: float, loss: float, confidence: float) -> Certifica
         return None
     scope, trial, made = tuned.batch.scope, tuned.trial, tuned.certificate
     until = tuned.batch.rows[-1].at
-    key = repr((astuple(scope), until, loss, confidence))
+    key = repr((astuple(scope), until, loss, confidence, trial.n, trial.failures))
     return CertificateRow(
         f"ct-{hashlib.blake2b(key.encode('utf-8', 'surrogatepass'), digest_size=12).hexdigest()}",
         at,
