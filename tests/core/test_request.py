@@ -517,7 +517,7 @@ def test_a_seed_is_read_under_either_name() -> None:
 def test_a_rule_about_a_whole_draft_may_have_more_requests(
     fields: dict[str, Any], bar: Bypass | None, formatted: bool
 ) -> None:
-    """Thoughts and a JSON format bar scoring only; who asks for whole drafts gets the request, and what bars scoring."""
+    """Thoughts and a JSON format bar scoring only; who asks for whole drafts gets the request and what bars it."""
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
     found = admit("POST", "/v1/chat/completions", {}, json.dumps(body).encode(), whole=True)
     assert isinstance(found, Request)
