@@ -127,7 +127,7 @@ class _Pool:
                 drafting = self.asked[drafter.name] = open_[drafter.name] = Drafting(self._calls, drafter)
                 begun[drafter.name] = self._calls.now
                 yield from drafting.begin(self._request, "", self._limit)
-            waiting = []
+            waiting = list[Drafter]()
             in_time = True
             if all(one.result is None for one in open_.values()):
                 in_time = yield from self._calls.step(self._deadline - self._calls.now)

@@ -51,7 +51,6 @@ PRIOR_TRIALS: Final = 10.0
 REPLY_TOKENS: Final = 200
 """Tokens of a reply, before any was seen; an assumption."""
 
-_PURPOSES: Final = ((Answer, "answer"), (Judge, "judge"), (OkOrAnswer, "ok_or_answer"), (Patch, "patch"))
 _SAID: Final = {"answer": 6.0, "judge": 1.0, "ok_or_answer": 2.0, "patch": 2.0}
 """Output tokens of a verdict that accepts, before any was seen."""
 _TRIED = "accepted"
@@ -115,7 +114,11 @@ class Prospect:
 
 def purpose_of(rule: CallRule) -> str:
     """The purpose of a rule's call in the books."""
-    return next(name for kind, name in _PURPOSES if isinstance(rule, kind))
+    if isinstance(rule, Answer):
+        return "answer"
+    if isinstance(rule, Judge):
+        return "judge"
+    return "ok_or_answer" if isinstance(rule, OkOrAnswer) else "patch"
 
 
 def prospect(

@@ -4,6 +4,7 @@ Rules
 -----
 * A scoring rule (``"exact"``, ``"lenient"``, :class:`~cheapspec.core.rules.Lenient`) may only come first: where the
   target can score, it serves; where it cannot, or not this request, the verdict rules behind it are tried.
+* ``"text_match"`` (:class:`~cheapspec.core.rules.TextMatch`) stands alone.
 * Names may be separated by commas, which is how the environment, a header or a file says a list.
 * A list that cannot accept anything (validators alone, none of them sufficient) is refused, and so is a rule twice.
 """
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, Final, TypeGuard, cast
 
-from cheapspec.core.rules import Lenient
+from cheapspec.core.rules import Lenient, TextMatch
 from cheapspec.rules import Agree, Answer, Judge, OkOrAnswer, Patch, Validator
 from cheapspec.rules.prospects import VerdictRule
 
@@ -31,9 +32,9 @@ _VERDICTS: Final[dict[str, Callable[[], VerdictRule]]] = {
 RULES: Final = (*_SCORING[:2], *_VERDICTS, "text_match")
 """The names of rules."""
 
-Named = str | Lenient | VerdictRule
+Named = str | Lenient | TextMatch | VerdictRule
 """One rule, as a caller writes it."""
-Accept = str | Lenient | tuple[Named, ...]
+Accept = str | Lenient | TextMatch | tuple[Named, ...]
 """What is kept: a scoring rule alone as itself, anything else as a tuple."""
 
 
@@ -42,18 +43,18 @@ def parse_accept(value: object) -> Accept:
 
     :raises ValueError: an unknown name or object, a scoring rule that is not the first, a list that accepts nothing.
     """
-    given = cast("list[object]", list(value)) if isinstance(value, (list, tuple)) else [value]
+    given = list(cast("list[object] | tuple[object, ...]", value)) if isinstance(value, list | tuple) else [value]
     rules = [rule for one in given for rule in _read(one)]
     if not rules:
         raise ValueError("an empty list of rules accepts nothing; use accept='exact'")
     for rule in rules[1:]:
         if not _is_verdict(rule):
-            name = rule if isinstance(rule, str) else "lenient"
+            name = rule if isinstance(rule, str) else "lenient" if isinstance(rule, Lenient) else "text_match"
             raise ValueError(f"{name!r} scores tokens: write it first, before the rules for where that cannot be done")
     verdicts = [rule for rule in rules if _is_verdict(rule)]
     if not verdicts:
-        return cast("str | Lenient", rules[0])
-    if "text_match" in rules:
+        return cast("str | Lenient | TextMatch", rules[0])
+    if isinstance(rules[0], TextMatch):
         raise ValueError("'text_match' stands alone: the target writes the whole reply, so nothing is left to judge")
     names = [rule.name for rule in verdicts]
     for name in names:
@@ -67,10 +68,10 @@ def parse_accept(value: object) -> Accept:
     return tuple(rules)
 
 
-def scoring_rule(accept: Accept) -> str | Lenient | None:
+def scoring_rule(accept: Accept) -> str | Lenient | TextMatch | None:
     """The rule for targets that score, ``None``: verdict rules alone."""
     first = accept[0] if isinstance(accept, tuple) else accept
-    return None if _is_verdict(first) else cast("str | Lenient", first)
+    return None if _is_verdict(first) else cast("str | Lenient | TextMatch", first)
 
 
 def verdict_rules(accept: Accept) -> tuple[VerdictRule, ...]:
@@ -79,7 +80,7 @@ def verdict_rules(accept: Accept) -> tuple[VerdictRule, ...]:
 
 
 def _read(one: object) -> list[Named]:
-    if isinstance(one, Lenient) or _is_verdict(one):
+    if isinstance(one, Lenient | TextMatch) or _is_verdict(one):
         return [one]
     if isinstance(one, str):
         return [_named(name.strip()) for name in one.split(",")] if one.strip() else []
@@ -94,6 +95,8 @@ def _named(name: str) -> Named:
         return _VERDICTS[name]()
     if name == "lenient":
         return Lenient()
+    if name == "text_match":
+        return TextMatch()
     if name in _SCORING:
         return name
     if name == "validator":
