@@ -24,7 +24,9 @@ Gap = float
 
 
 def rescore(engine: Engine, reply: Reply) -> list[Gap]:
-    """One gap a token of the reply that the model splits as it did when it wrote it."""
+    """One gap a token of the reply that the model splits as it did when it wrote it. Where the reply was cut by its
+    limit, the end that the grammar forces behind it is no token of the reply.
+    """
     gaps: list[Gap] = []
     place, offsets = 0, dict.fromkeys(_offsets(reply))
     for entry in engine.follow(reply.prompt, reply.text):
@@ -36,8 +38,9 @@ def rescore(engine: Engine, reply: Reply) -> list[Gap]:
 
 
 def _offsets(reply: Reply) -> list[int]:
+    """Where the reply's tokens begin; its end of turn is one of them."""
     out = [0]
-    for size in reply.sizes:
+    for size in reply.sizes[:-1]:
         out.append(out[-1] + size)
     return out
 
@@ -60,10 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with EmbeddedServer(weights(TARGET), n_ctx=WINDOW, threads=1) as server:
         engine = Engine(server.url, TARGET)
         for reply in replies:
-            kept = store.get("ties", TARGET, reply.prompt, reply.ids)
+            kept = store.get("gaps", TARGET, reply.prompt, reply.ids)
             if kept is None:
                 kept = rescore(engine, reply)
-                store.put(kept, "ties", TARGET, reply.prompt, reply.ids)
+                store.put(kept, "gaps", TARGET, reply.prompt, reply.ids)
             gaps += kept
             print(f"{reply.id}: {sum(gap > 0 for gap in kept)} of {len(kept)}", file=sys.stderr)
         engine.close()

@@ -15,7 +15,7 @@ import math
 
 from cheapspec.core.acceptance import DraftToken
 from cheapspec.core.drafting import Draft
-from cheapspec.core.estimate import AGREEMENT, END, STATIC, Counts, Estimates, bucket_of
+from cheapspec.core.estimate import AGREEMENT, END, START, STATIC, Counts, Estimates, bucket_of
 from cheapspec.core.request import Request
 
 __all__ = ["MIX", "assumed_draft", "assumed_prompt"]
@@ -57,5 +57,5 @@ def _shares(drafter: str, counts: Counts) -> dict[str, float]:
     return {
         bucket: count.trials
         for (name, bucket), count in counts.items()
-        if name == drafter and bucket not in (END, STATIC) and bucket in _CLASSES and count.trials > 0
+        if name == drafter and bucket not in (END, START, STATIC) and bucket in _CLASSES and count.trials > 0
     }

@@ -118,9 +118,10 @@ def test_each_round_tells_what_it_adds_to_the_estimates() -> None:
     model = pinned(REPLY)
     outcome = ran(asked(), model, [Proposing(["The capital of Rome", ""], size=4)], policy=Policy(draft_tokens=9))
     first = next(note.data["delta"] for note in outcome.played.notes if note.kind == "estimates")
-    (key, count), *more = first.items()
-    assert key == ("proposing", "static") and not more
-    assert (count.trials, count.hits) == (4, 3)
+    assert {key: (count.trials, count.hits) for key, count in first.items()} == {
+        ("proposing", "start"): (1, 1),
+        ("proposing", "static"): (3, 2),
+    }
     ended = ran(asked(max_tokens=None), model, **PLANNED)
     told = [note.data["delta"] for note in ended.played.notes if note.kind == "estimates"]
     assert any(key == ("scripted", "end") and count.hits == 1 for delta in told for key, count in delta.items())

@@ -14,7 +14,11 @@ from cheapspec.core.estimate import (
     END,
     KEPT,
     PRIOR_TRIALS,
+    START,
     STATIC,
+    STATIC_AGREEMENT,
+    STATIC_END,
+    STATIC_START,
     UNKNOWN,
     UNKNOWN_AGREEMENT,
     Count,
@@ -38,12 +42,27 @@ def test_a_bucket_is_found_by_the_drafts_own_probability() -> None:
 
 
 def test_without_observations_the_stated_prior_holds() -> None:
-    """The measured table for a model, an assumption by name for given text, the least predictable kind otherwise."""
+    """The measured table for a model, one by name for given text, the least predictable kind otherwise."""
     prior = Estimates()
     for edge, rate in AGREEMENT:
         assert prior.rate(math.log(edge) + 1e-9 if edge else -50.0, "any") == pytest.approx(min(rate, AGREEMENT_CAP))
     assert prior.rate(None) == prior.end_rate() == prior.rate(None, "other", static=True) == UNKNOWN_AGREEMENT
-    assert prior.rate(None, "lookup", static=True) == pytest.approx(0.9)
+    for drafter in ("lookup", "prediction"):
+        assert prior.rate(None, drafter, static=True) == pytest.approx(STATIC_AGREEMENT[drafter])
+        assert prior.bucket_rate(drafter, START) == pytest.approx(STATIC_START[drafter])
+    assert prior.bucket_rate("other", START) == UNKNOWN_AGREEMENT
+    assert prior.end_rate("prediction") == pytest.approx(STATIC_END["prediction"])
+
+
+def test_the_first_token_of_given_text_is_counted_apart() -> None:
+    """Whether a text applies here is another question than whether it goes on; a few requests answer it."""
+    seen = Estimates().observe("lookup", [None] * 4, 3, missed=True, static=True)
+    assert {key: (count.trials, count.hits) for key, count in seen.items()} == {
+        ("lookup", START): (1, 1),
+        ("lookup", STATIC): (3, 2),
+    }
+    never = merge({}, *[Estimates().observe("prediction", [None], 0, missed=True, static=True) for _ in range(6)])
+    assert Estimates(never).bucket_rate("prediction", START) < 0.3
 
 
 def test_only_what_was_looked_at_is_learned() -> None:

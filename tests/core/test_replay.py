@@ -164,7 +164,8 @@ def test_a_model_is_asked_only_where_it_could_win() -> None:
     left = tuple(range(40, -1, -1))
     long = StaticRow("prediction", left, left)
     drawn = trace(row("1" * 40 + "E"), tokens=41, prompt=40, statics=(long,), max_tokens=41)
-    told = replay([drawn], Planned(PRICES), WARM).requests[0]
+    teaching = [replace(drawn, id=str(number), drafts=()) for number in range(60)]
+    told = replay([*teaching, drawn], Planned(PRICES), WARM).requests[-1]
     assert told.drafted_tokens == 0 and told.accepted_tokens >= 38
     alone = replay([drawn], Planned(PRICES), replace(WARM, drafters=("d",))).requests[0]
     assert alone.drafted_tokens == 40
