@@ -73,7 +73,8 @@ def test_all_is_well(pair: tuple[FakeTarget, FakeDraft]) -> None:
     assert (told["prices"]["source"], told["prices"]["output"]) == ("user", "3.000000")
     rules = {rule["rule"]: rule for rule in told["rules"]}
     assert rules["exact"]["possible"] and 0 < rules["exact"]["expected_saving_share"] < 1
-    assert not rules["judge"]["possible"] and rules["judge"]["why"]
+    assert rules["judge"]["possible"] and "tune" in rules["judge"]["fix"]
+    assert not rules["agree"]["possible"] and "two unlike" in rules["agree"]["why"]
     assert told["settings"]["draft"] == ["ollama:toy:latest"] and told["settings"]["enabled"]
     assert {exchange.headers.get("authorization") for exchange in target.of("score", "direct")} == {f"Bearer {KEY}"}
     assert all("authorization" not in exchange.headers for exchange in draft.requests)

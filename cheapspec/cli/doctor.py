@@ -27,7 +27,9 @@ from cheapspec.cli.doctor_checks import (
     DraftState,
     Problem,
     Target,
+    chat_only,
     drafts,
+    has_key,
     known,
     probe_price,
     probe_target,
@@ -35,6 +37,7 @@ from cheapspec.cli.doctor_checks import (
     shown_url,
     target,
 )
+from cheapspec.cli.doctor_verdicts import Rule, verdict_rules
 from cheapspec.cli.doctor_view import show
 from cheapspec.cli.terminal import dollars
 from cheapspec.core.acceptance import DraftToken
@@ -43,27 +46,16 @@ from cheapspec.core.planner import plan
 from cheapspec.doors import Shared
 from cheapspec.drive.admission import context_prices
 from cheapspec.drive.state import TargetFacts
-from cheapspec.drive.urls import cannot_score
 from cheapspec.prices import PriceBook, Quote
+from cheapspec.rules import Judge
 from cheapspec.settings import Speculation, disabled
+from cheapspec.settings.accepts import verdict_rules as verdicts_of
 
 __all__ = ["Answer", "Rule", "run"]
 
 _DEFAULT_BASE = "https://api.openai.com/v1"
 _EXAMPLE = (500, 150, 0.95)
 """Prompt tokens, reply tokens, and the draft's probability a token, of which the expected saving is told."""
-_LATER = ("agree", "answer", "judge", "ok_or_answer", "patch")
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """Whether an acceptance rule can serve here. ``expected_saving_share``: of the bill, for the stated example."""
-
-    rule: str
-    possible: bool
-    why: str
-    expected_saving_share: float | None = None
-    fix: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +121,8 @@ def run(model: str | None, base_url: str | None, *, spend: bool, as_json: bool) 
     facts, at = (None, None) if model is None else _target(console, shared, model, base, quote, spend, as_json)
     problems = [problem for state in found for problem in state.problems]
     problems += _problems(given, model, base, facts, quote)
-    rules = _rules(facts, quote.prices if quote is not None else None, given)
+    prices = quote.prices if quote is not None else None
+    rules = [*_rules(facts, prices, given), *verdict_rules(facts, model, base, prices, given.drafts)]
     answer = Answer(_settings(given), found, model, shown_url(base), facts, at, quote, rules, problems)
     if as_json:
         print(json.dumps(answer.to_dict(), indent=2, allow_nan=False))
@@ -143,30 +136,32 @@ def _target(
 ) -> tuple[Facts | None, float | None]:
     """What is known of the target, or is found out now."""
     endpoint = target(shared, model, base)
-    host = endpoint.passed.request.url.host
-    if endpoint.backend in ("generic", "openai"):
-        why = f"target_backend is {endpoint.backend!r}: taken for a server that does not score; it was not asked"
-        return Facts(reason="cannot_score", evidence=(why,)), None
-    if endpoint.backend == "auto" and cannot_score(host):
-        why = f"{host} is known to return no log-probabilities of text that it is sent; it was not asked"
-        return Facts(reason="cannot_score", evidence=(why,)), None
     earlier = known(shared, endpoint)
     if earlier is not None and not spend:
         return earlier
-    if not spend and not _agreed(endpoint, quote, as_json):
-        return None, None
+    why = chat_only(endpoint)
+    if why is not None and not has_key():
+        told = f"{why}; whether it can judge was not asked: there is no OPENAI_API_KEY"
+        return Facts(reason="cannot_score", evidence=(told,)), None
+    if not spend and not _agreed(endpoint, quote, as_json, verdicts=why is not None):
+        return (
+            (None, None)
+            if why is None
+            else (Facts(reason="cannot_score", evidence=(f"{why}; it was not asked",)), None)
+        )
     with console.status("asking the target"):
-        return probe_target(shared, endpoint), None
+        return probe_target(shared, endpoint, why), None
 
 
-def _agreed(endpoint: Target, quote: Quote | None, as_json: bool) -> bool:
+def _agreed(endpoint: Target, quote: Quote | None, as_json: bool, *, verdicts: bool) -> bool:
     """Whether the user says yes to what the probe costs; no without a terminal."""
     price = probe_price(quote.prices if quote is not None else None)
     told = "a price that nobody knows" if price is None else f"at most {dollars(price)}"
     if as_json or not sys.stdin.isatty():
         return False
+    calls = "two" if verdicts else "some six"
     question = (
-        f"A probe of {endpoint.model} at {shown_url(endpoint.base_url)} makes some six calls and costs {told}. Go on?"
+        f"A probe of {endpoint.model} at {shown_url(endpoint.base_url)} makes {calls} calls and costs {told}. Go on?"
     )
     return typer.confirm(question, err=True)
 
@@ -193,11 +188,23 @@ def _problems(
         what = f"what {model} can do was not asked{told}"
         found.append(Problem(what, f"cheapspec doctor --model {model} --base-url {shown_url(base)} --yes-spend"))
     elif not (facts.can_score or facts.can_force):
-        found.append(_cannot(facts, base))
+        found += _unserved(facts, base, given)
     elif facts.can_force and not facts.can_score:
         what = "the target can be forced, not score: verifying costs output price and saves nothing"
         found.append(Problem(what, "use vLLM or SGLang for a target of your own"))
     return found
+
+
+def _unserved(facts: Facts, base: str, given: Speculation) -> list[Problem]:
+    """What is wrong where the target cannot score: nothing, if rules about whole drafts can serve instead."""
+    rules = verdicts_of(given.accept)
+    if not rules or facts.reason == "not_probed":
+        return [_cannot(facts, base)]
+    asked = any("draft it said" in one for one in facts.evidence)
+    if asked and not facts.can_judge and all(isinstance(rule, Judge) and rule.base_url is None for rule in rules):
+        fix = "a judge elsewhere, Judge(model=…, base_url=…, api_key=…), or another rule (docs/chat-only-apis.md)"
+        return [Problem("the target does not tell a right draft from a wrong one", fix)]
+    return []
 
 
 def _cannot(facts: Facts, base: str) -> Problem:
@@ -208,7 +215,10 @@ def _cannot(facts: Facts, base: str) -> Problem:
         )
     if facts.reason == "reasoning":
         return Problem("the target thinks before it answers", 'switch thinking off: reasoning_effort="none"')
-    fix = "use a target that does: vLLM, SGLang, Fireworks, Together or Mistral (docs/backends.md)"
+    fix = (
+        "set rules about whole drafts, such as accept=[Answer('last_number')] (docs/chat-only-apis.md), or use a "
+        "target that scores: vLLM, SGLang, Fireworks, Together or Mistral (docs/backends.md)"
+    )
     return Problem(f"the target does not score text: {last}", fix)
 
 
@@ -226,11 +236,7 @@ def _rules(facts: Facts | None, prices: Prices | None, given: Speculation) -> li
     share = _expected(facts, prices, given) if facts is not None and scores else None
     exact = [Rule(name, scores, why, share if name == "exact" else None, fix) for name in ("exact", "lenient")]
     paid = "the target writes the whole reply, so it saves no money: for own targets and measurements"
-    return [
-        *exact,
-        Rule("text_match", False, paid),
-        *(Rule(name, False, "not available in this version") for name in _LATER),
-    ]
+    return [*exact, Rule("text_match", False, paid)]
 
 
 def _expected(facts: Facts, prices: Prices | None, given: Speculation) -> float | None:

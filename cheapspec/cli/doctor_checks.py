@@ -21,8 +21,10 @@ from cheapspec.backends.facts import Facts
 from cheapspec.backends.ollama_names import find_model, normalise_host
 from cheapspec.backends.probe import PROBE_TOKENS, probe
 from cheapspec.backends.targets import backend_of
+from cheapspec.cli.doctor_verdicts import judge_probe
 from cheapspec.core.books import CapabilityBook
 from cheapspec.core.effects import Op, Usage
+from cheapspec.core.endpoint import Endpoint
 from cheapspec.core.money import Prices, cost
 from cheapspec.core.request import Bypass, admit
 from cheapspec.core.untyped import as_list, as_mapping
@@ -31,7 +33,7 @@ from cheapspec.drive.books import Books, Read
 from cheapspec.drive.passed import Passed
 from cheapspec.drive.probing import probing
 from cheapspec.drive.sync import obey
-from cheapspec.drive.urls import api_base, masked, shown_url
+from cheapspec.drive.urls import api_base, cannot_score, masked, shown_url
 from cheapspec.errors import CheapspecError
 from cheapspec.settings import DraftSpec, Speculation
 
@@ -39,7 +41,9 @@ __all__ = [
     "DraftState",
     "Problem",
     "Target",
+    "chat_only",
     "drafts",
+    "has_key",
     "known",
     "probe_price",
     "probe_target",
@@ -203,6 +207,21 @@ def target(shared: Shared, model: str, base_url: str) -> Target:
     )
 
 
+def chat_only(endpoint: Target) -> str | None:
+    """Why an endpoint is taken for one that only answers, ``None``: whether it scores has to be asked."""
+    if endpoint.backend in ("generic", "openai"):
+        return f"target_backend is {endpoint.backend!r}: taken for a server that does not score"
+    host = endpoint.passed.request.url.host
+    if endpoint.backend == "auto" and cannot_score(host):
+        return f"{host} is known to return no log-probabilities of text that it is sent"
+    return None
+
+
+def has_key() -> bool:
+    """Whether there is a key to ask a paid endpoint with."""
+    return bool(os.environ.get("OPENAI_API_KEY"))
+
+
 def known(shared: Shared, endpoint: Target) -> tuple[Facts, float] | None:
     """What an earlier probe found, and when (UTC seconds), if the ledger has it and it still counts."""
     if not isinstance(shared.ledger, CapabilityBook):
@@ -220,8 +239,10 @@ def probe_price(prices: Prices | None) -> Decimal | None:
     return cost(Usage(*PROBE_TOKENS), prices)
 
 
-def probe_target(shared: Shared, endpoint: Target) -> Facts:
-    """Probe, book it, and keep what was found."""
+def probe_target(shared: Shared, endpoint: Target, chat_only: str | None = None) -> Facts:
+    """Probe, book it, and keep what was found. ``chat_only``: why it is known not to score; it is asked for verdicts
+    only, as one is that turns out not to.
+    """
     found: list[Facts] = []
     books = Books(shared.runtime, endpoint.passed, stream=False)
     with httpx2.Client(timeout=60.0) as client:
@@ -229,7 +250,7 @@ def probe_target(shared: Shared, endpoint: Target) -> Facts:
         def send(request: httpx2.Request, *, stream: bool) -> httpx2.Response:
             return client.send(request)
 
-        asked = _kept(probe(endpoint.model, endpoint.backend), found)
+        asked = _kept(_both(shared, endpoint, chat_only), found)
         obey(send, probing(shared.runtime, endpoint.passed, asked, books))
     books.went_direct(endpoint.passed, Read(None, Usage(), Decimal(0), "user"))
     flush = getattr(shared.ledger, "flush", None)
@@ -238,6 +259,19 @@ def probe_target(shared: Shared, endpoint: Target) -> Facts:
     if not found:
         return Facts(reason="not_probed", evidence=("the probe broke off",))
     return replace(found[0], evidence=tuple(_clean(found[0].evidence, endpoint.passed)))
+
+
+def _both(shared: Shared, endpoint: Target, chat_only: str | None) -> Op[Facts]:
+    facts = Facts(reason="cannot_score", evidence=(f"{chat_only}; that was not asked",))
+    if chat_only is None:
+        facts = yield from probe(endpoint.model, endpoint.backend)
+    if facts.reason != "cannot_score":
+        return facts
+
+    def keep(found: Endpoint) -> None:
+        shared.runtime.learned_endpoint(endpoint.base_url, endpoint.model, found)
+
+    return (yield from judge_probe(endpoint.base_url, endpoint.model, facts, keep))
 
 
 def _clean(findings: Sequence[str], passed: Passed) -> list[str]:

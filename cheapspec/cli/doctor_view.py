@@ -18,7 +18,7 @@ _CAN = {
     "can_score": "scores text that it is sent",
     "can_force": "can be made to write given text",
     "can_continue": "goes on from a beginning",
-    "can_judge": "tells how sure it is of its own tokens",
+    "can_judge": "can be asked for its verdict on a draft",
     "reports_cached_tokens": "reports cached tokens",
 }
 
