@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +18,7 @@ import cheapspec
 from cheapspec.core.request import Request
 from cheapspec.core.shadows import ShadowRow
 from cheapspec.drive.shadow import score_of
+from cheapspec.estimating.tuning import batches, row_of, tune
 from cheapspec.ledger.memory_budgets import BudgetedMemoryLedger
 from cheapspec.rules import Agree, Answer, Judge, OkOrAnswer, Patch, Validator
 from cheapspec.rules.comparison import Comparison
@@ -220,6 +223,34 @@ def test_a_judge_keeps_its_score_whatever_its_threshold(chat: Doorway) -> None:
             assert facts(await call(client.chat.completions.create, **ASKED_OF)) == ("direct", "uncalibrated")
 
     chat.run(scenario)
+
+
+def test_a_certificate_switches_a_judge_on_until_the_target_is_another(
+    chat: Doorway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From findings to a threshold that the next request is judged by; a reply with another fingerprint ends it."""
+
+    async def scenario() -> None:
+        async with entered(chat.client(shadowing(chat, [Judge()], comparison="last_number", shadow=1))) as client:
+            await call(client.chat.completions.create, **ASKED_OF)
+            (row,) = await found(chat, 1)
+            (batch,) = batches([replace(row, request_id=f"cs-{n}", at=row.at + n) for n in range(299)])
+            made = row_of(tune(batch), time.time(), 0.01, 0.95)
+            assert made is not None
+            chat.ledger.put_certificate(made)
+            reply = await call(client.chat.completions.create, **ASKED_OF)
+            assert facts(reply) == ("speculate", None)
+            told = cheapspec.info(reply)
+            assert told is not None
+            assert (told.rule, told.lossy) == (Judge().name, True)
+            monkeypatch.setattr("cheapspec.testing.vllm_wire.FINGERPRINT", "another")
+            assert facts(await call(client.chat.completions.create, **ASKED_OF))[0] == "speculate", "which tells of it"
+            assert facts(await call(client.chat.completions.create, **ASKED_OF)) == ("direct", "uncalibrated")
+
+    chat.run(scenario)
+    (revoked,) = chat.ledger.certificate_rows()
+    assert revoked.revoked_why is not None
+    assert "another" in revoked.revoked_why
 
 
 def test_without_a_comparison_nothing_is_claimed(chat: Doorway) -> None:
