@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import openai
 
@@ -20,6 +20,7 @@ from cheapspec.testing.reroute import AsyncReroute, Reroute
 from cheapspec.testing.toy import ToyModel
 from cheapspec.testing.wire import Exchange
 
+T = TypeVar("T", bound=FakeChatHost)
 QUESTION = "What is 3 + 4?"
 DRAFT = "3 + 4 = 7"
 DIRECT = "The answer is 7."
@@ -44,10 +45,10 @@ def sent(exchange: Exchange) -> dict[str, Any]:
 
 
 @dataclass
-class Played:
+class Played(Generic[T]):
     """Stand-in, draft host, and the clients between them. ``host``: the name that the stand-in goes by."""
 
-    target: FakeChatHost
+    target: T
     draft: FakeDraft
     host: str
     door: str
@@ -66,9 +67,9 @@ class Played:
         given: dict[str, Any] = {"api_key": "target-key", "timeout": 20.0, "max_retries": 0, **more}
         base_url = f"https://{self.host}{self.target.base}"
         if self.door == "async":
-            http: Any = openai.DefaultAsyncHttpxClient(transport=AsyncReroute(self.host, self.target.url))
+            http: Any = openai.DefaultAsyncHttpxClient(verify=False, transport=AsyncReroute(self.host, self.target.url))
             return cheapspec.AsyncOpenAI(base_url=base_url, http_client=http, speculation=speculation, **given)
-        http = openai.DefaultHttpxClient(transport=Reroute(self.host, self.target.url))
+        http = openai.DefaultHttpxClient(verify=False, transport=Reroute(self.host, self.target.url))
         return cheapspec.OpenAI(base_url=base_url, http_client=http, speculation=speculation, **given)
 
     def ask(self, *rules: Any, stream: bool = False, times: int = 1, **fields: Any) -> tuple[str, Info]:
@@ -106,7 +107,7 @@ async def _text(reply: Any) -> str:
 
 
 @contextmanager
-def played(target: FakeChatHost, host: str, door: str) -> Iterator[Played]:
+def played(target: T, host: str, door: str) -> Iterator[Played[T]]:
     """Both servers."""
     with target, FakeDraft(model=ToyModel(3)) as draft:
         draft.model.replies[QUESTION] = DRAFT

@@ -25,7 +25,7 @@ def fine(text: str) -> bool:
 
 
 @pytest.fixture
-def router(door: str) -> Iterator[Played]:
+def router(door: str) -> Iterator[Played[FakeOpenRouter]]:
     """The router, with a target behind it that knows the answer."""
     with played(FakeOpenRouter(says=knows), "openrouter.ai", door) as made:
         yield made
@@ -33,7 +33,9 @@ def router(door: str) -> Iterator[Played]:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("rule", [ANSWER, JUDGE])
-def test_an_accepted_draft_goes_out_for_the_price_of_a_verdict(router: Played, rule: Any, stream: bool) -> None:
+def test_an_accepted_draft_goes_out_for_the_price_of_a_verdict(
+    router: Played[FakeOpenRouter], rule: Any, stream: bool
+) -> None:
     """The caller reads the draft; one call was paid, and nothing left before it was answered."""
     text, info = router.ask(Validator(fine), rule, stream=stream)
     assert text == DRAFT
@@ -41,7 +43,7 @@ def test_an_accepted_draft_goes_out_for_the_price_of_a_verdict(router: Played, r
     assert len(router.target.requests) == len(router.verdicts()) == 1
 
 
-def test_a_rejected_draft_is_answered_by_the_target_itself(router: Played) -> None:
+def test_a_rejected_draft_is_answered_by_the_target_itself(router: Played[FakeOpenRouter]) -> None:
     """The target's own reply, whole and untouched; the verdict is in what was paid."""
     router.target.says = functools.partial(knows, good=False)
     text, info = router.ask(ANSWER)
@@ -51,14 +53,14 @@ def test_a_rejected_draft_is_answered_by_the_target_itself(router: Played) -> No
     assert len(paid) == 2 and info.paid_usd == sum(paid)
 
 
-def test_a_draft_that_fails_the_callers_own_check_never_reaches_the_target(router: Played) -> None:
+def test_a_draft_that_fails_the_callers_own_check_never_reaches_the_target(router: Played[FakeOpenRouter]) -> None:
     """The only call is the direct one."""
     text, info = router.ask(Validator(lambda draft: False), ANSWER)
     assert text == DIRECT and info.reason == "rejected"
     assert [one.purpose for one in router.target.requests] == ["direct"]
 
 
-def test_the_target_does_not_see_the_draft_where_it_gives_the_answer_itself(router: Played) -> None:
+def test_the_target_does_not_see_the_draft_where_it_gives_the_answer_itself(router: Played[FakeOpenRouter]) -> None:
     """The messages are the caller's, byte for byte, with the question after the last."""
     router.ask(ANSWER)
     [asked] = router.verdicts()
@@ -67,7 +69,7 @@ def test_the_target_does_not_see_the_draft_where_it_gives_the_answer_itself(rout
 
 
 @pytest.mark.parametrize("byok", [False, True])
-def test_what_the_router_says_a_call_cost_is_what_was_paid(router: Played, byok: bool) -> None:
+def test_what_the_router_says_a_call_cost_is_what_was_paid(router: Played[FakeOpenRouter], byok: bool) -> None:
     """``usage.cost`` wins over the price list; with a key of the caller's own the maker's share is added to the fee."""
     router.target.byok = byok
     router.target.prices = ("3", "1", "30")
@@ -81,7 +83,7 @@ def test_what_the_router_says_a_call_cost_is_what_was_paid(router: Played, byok:
     assert info.paid_usd == call.cost_usd == (cost + upstream if byok else cost)
 
 
-def test_b24_a_judge_is_routed_to_a_host_with_log_probabilities(router: Played) -> None:
+def test_b24_a_judge_is_routed_to_a_host_with_log_probabilities(router: Played[FakeOpenRouter]) -> None:
     """The host that the router would choose first has none; one that has is asked."""
     router.target.hosts = (RouterHost("DeepInfra", NO_LOGPROBS), RouterHost("Fireworks"))
     text, _ = router.ask(JUDGE)
@@ -89,7 +91,7 @@ def test_b24_a_judge_is_routed_to_a_host_with_log_probabilities(router: Played) 
     assert sent(router.verdicts()[0])["provider"] == {"require_parameters": True}
 
 
-def test_b24_where_no_host_has_them_a_digit_is_asked_for_and_that_is_remembered(router: Played) -> None:
+def test_b24_where_no_host_has_them_a_digit_is_asked_for_and_that_is_remembered(router: Played[FakeOpenRouter]) -> None:
     """404 is free: the question is asked once more for a digit; the next request begins with that."""
     router.target.hosts = (RouterHost("DeepInfra", NO_LOGPROBS),)
     text, info = router.ask(JUDGE, times=2)
@@ -99,7 +101,9 @@ def test_b24_where_no_host_has_them_a_digit_is_asked_for_and_that_is_remembered(
     assert info.verdicts[0]["version"] == "digit-1"
 
 
-def test_b24_log_probabilities_that_a_pinned_host_drops_are_no_verdict_and_not_asked_for_again(router: Played) -> None:
+def test_b24_log_probabilities_that_a_pinned_host_drops_are_no_verdict_and_not_asked_for_again(
+    router: Played[FakeOpenRouter],
+) -> None:
     """The caller's pin holds, the verdict is paid in vain once, the target answers; then a digit is asked for."""
     router.target.hosts = (RouterHost("DeepInfra", NO_LOGPROBS), RouterHost("Fireworks"))
     pinned = {"provider": {"only": ["deepinfra"]}}
@@ -112,7 +116,7 @@ def test_b24_log_probabilities_that_a_pinned_host_drops_are_no_verdict_and_not_a
     assert all(sent(one)["provider"] == pinned["provider"] for one in router.target.requests)
 
 
-def test_an_output_limit_below_sixteen_is_raised_where_a_host_refuses_it(router: Played) -> None:
+def test_an_output_limit_below_sixteen_is_raised_where_a_host_refuses_it(router: Played[FakeOpenRouter]) -> None:
     """OpenAI's models are known; any other is learned from the refusal, which the router wraps as text."""
     router.target.hosts = (RouterHost("Azure", least_output=16),)
     text, _ = router.ask(JUDGE, model="openai/gpt-4.1-mini")
@@ -123,7 +127,7 @@ def test_an_output_limit_below_sixteen_is_raised_where_a_host_refuses_it(router:
     assert [sent(one)["max_tokens"] for one in router.verdicts()] == [1, 16, 16]
 
 
-def test_verdict_and_direct_call_of_one_session_meet_one_hosts_cache(router: Played) -> None:
+def test_verdict_and_direct_call_of_one_session_meet_one_hosts_cache(router: Played[FakeOpenRouter]) -> None:
     """The session goes out with both, so the direct call finds the prompt that the verdict has put there."""
     router.target.says = functools.partial(knows, good=False)
     long = "Read this. " * 60
@@ -136,7 +140,7 @@ def test_verdict_and_direct_call_of_one_session_meet_one_hosts_cache(router: Pla
 
 
 @pytest.mark.parametrize("suffix", [":free", ":nitro", ":floor"])
-def test_a_variant_is_asked_under_the_name_that_the_caller_wrote(router: Played, suffix: str) -> None:
+def test_a_variant_is_asked_under_the_name_that_the_caller_wrote(router: Played[FakeOpenRouter], suffix: str) -> None:
     """Suffixes choose a route or another entry of the catalogue: they are the caller's."""
     model = "qwen/qwen-2.5-72b-instruct" + suffix
     text, _ = router.ask(ANSWER, model=model)
@@ -144,7 +148,7 @@ def test_a_variant_is_asked_under_the_name_that_the_caller_wrote(router: Played,
 
 
 @pytest.mark.parametrize("status", [402, 408, 429, 502, 503])
-def test_a_verdict_that_fails_costs_nothing_and_the_target_answers(router: Played, status: int) -> None:
+def test_a_verdict_that_fails_costs_nothing_and_the_target_answers(router: Played[FakeOpenRouter], status: int) -> None:
     """No credits, a time-out, a limit of rate, a host that is down, no host at all: no verdict, then direct."""
     metadata = {"raw": "rate-limited upstream", "provider_name": "Fireworks"}
     body = {"error": {"code": status, "message": "Provider returned error", "metadata": metadata}}
@@ -156,7 +160,7 @@ def test_a_verdict_that_fails_costs_nothing_and_the_target_answers(router: Playe
     assert len(router.target.requests) <= 3
 
 
-def test_without_credits_the_caller_gets_the_routers_own_402(router: Played) -> None:
+def test_without_credits_the_caller_gets_the_routers_own_402(router: Played[FakeOpenRouter]) -> None:
     """Nothing is invented: the direct call's error is the caller's."""
     router.target.credits = 0.0
     with pytest.raises(openai.APIStatusError) as told:
@@ -166,7 +170,7 @@ def test_without_credits_the_caller_gets_the_routers_own_402(router: Played) -> 
 
 
 @pytest.mark.parametrize("in_choice", [False, True])
-def test_b39_an_error_under_status_200_is_no_verdict(router: Played, in_choice: bool) -> None:
+def test_b39_an_error_under_status_200_is_no_verdict(router: Played[FakeOpenRouter], in_choice: bool) -> None:
     """With the error object alone, or inside the choice with ``finish_reason: "error"``."""
     router.target.plan("verdict", BrokenOff(429, in_choice=in_choice))
     text, info = router.ask(ANSWER)
@@ -174,7 +178,7 @@ def test_b39_an_error_under_status_200_is_no_verdict(router: Played, in_choice: 
 
 
 @pytest.mark.parametrize("rule", [ANSWER, JUDGE])
-def test_b12_comments_before_and_in_a_direct_stream_are_no_text(router: Played, rule: Any) -> None:
+def test_b12_comments_before_and_in_a_direct_stream_are_no_text(router: Played[FakeOpenRouter], rule: Any) -> None:
     """``: OPENROUTER PROCESSING`` reaches nobody as data; the counts come unasked and are booked."""
     router.target.says = functools.partial(knows, good=False)
     text, info = router.ask(rule, stream=True)
@@ -183,7 +187,7 @@ def test_b12_comments_before_and_in_a_direct_stream_are_no_text(router: Played, 
     assert direct.usage is not None and not direct.usage.estimated and direct.cost_usd
 
 
-def test_b29_a_model_that_turns_out_to_think_is_told_not_to(router: Played) -> None:
+def test_b29_a_model_that_turns_out_to_think_is_told_not_to(router: Played[FakeOpenRouter]) -> None:
     """The first verdict's limit goes into thinking: booked, no verdict. The next call switches thinking off."""
     router.target.thinks = "optional"
     text, info = router.ask(JUDGE, model="acme/thinker")
@@ -194,7 +198,7 @@ def test_b29_a_model_that_turns_out_to_think_is_told_not_to(router: Played) -> N
     assert text == DRAFT and sent(router.verdicts()[-1])["reasoning_effort"] == "none"
 
 
-def test_a_host_that_cannot_be_told_not_to_think_is_given_room(router: Played) -> None:
+def test_a_host_that_cannot_be_told_not_to_think_is_given_room(router: Played[FakeOpenRouter]) -> None:
     """A model that is known to think always gets its budget with the first call."""
     router.target.thinks = "always"
     text, info = router.ask(ANSWER, model="deepseek/deepseek-r1-0528")
@@ -202,7 +206,7 @@ def test_a_host_that_cannot_be_told_not_to_think_is_given_room(router: Played) -
     assert sent(router.verdicts()[0])["max_tokens"] > 1024
 
 
-def test_the_callers_key_and_fields_are_kept_as_they_are(router: Played) -> None:
+def test_the_callers_key_and_fields_are_kept_as_they_are(router: Played[FakeOpenRouter]) -> None:
     """Preferences of the caller's go out with the verdict and with the direct call."""
     router.target.says = functools.partial(knows, good=False)
     own = {"provider": {"order": ["fireworks"], "data_collection": "deny"}, "user": "u-1"}
@@ -213,14 +217,14 @@ def test_the_callers_key_and_fields_are_kept_as_they_are(router: Played) -> None
     assert {one.headers["authorization"] for one in (verdict, direct)} == {"Bearer target-key"}
 
 
-def test_an_odd_verdict_of_a_model_that_talks_is_none(router: Played) -> None:
+def test_an_odd_verdict_of_a_model_that_talks_is_none(router: Played[FakeOpenRouter]) -> None:
     """Prose where one letter was asked for: booked, and the target answers."""
     router.target.says = lambda body: "I think so." if "letter" in str(body["messages"][-1]) else knows(body)
     text, info = router.ask(JUDGE, model="openai/gpt-4.1-mini")
     assert (text, info.reason) == (DIRECT, "no_verdict")
 
 
-def test_a_letter_that_is_unsure_is_a_rejection(router: Played) -> None:
+def test_a_letter_that_is_unsure_is_a_rejection(router: Played[FakeOpenRouter]) -> None:
     """Y is what it wrote, and not by a majority of the two."""
     unsure = Says("Y", {"Y": 0.45, "N": 0.5})
     router.target.says = lambda body: unsure if "letter" in str(body["messages"][-1]) else knows(body)
