@@ -31,6 +31,9 @@ from typing import Any
 
 from sample_ledger import write as write_sample
 
+from cheapspec.backends.chat_hosts import ANY as ANY_CHAT_HOST
+from cheapspec.backends.chat_hosts import HOSTS as CHAT_HOSTS
+from cheapspec.backends.chat_models import KINDS, PLAIN
 from cheapspec.backends.facts import Facts
 from cheapspec.backends.targets import HOSTS, NAMES, REAL, target_for
 from cheapspec.core.acceptance import DraftToken
@@ -140,6 +143,30 @@ def dialect_facts() -> str:
     return "\n".join(parts)
 
 
+def chat_hosts() -> str:
+    """One row a family of hosts that a verdict may be asked of."""
+    heads = ["host", "limit of output", "log-probabilities", "what else is done there", "source", "unverified"]
+    rows = [heads, ["---"] * len(heads)]
+    for host in (*CHAT_HOSTS, ANY_CHAT_HOST):
+        listed = f"{host.alternatives} alternatives" if host.alternatives else "none: a digit is asked for"
+        names = ", ".join(f"`{'*' if one.startswith('.') else ''}{one}`" for one in host.hosts)
+        shown = f"{host.family}{': ' + names if names else ''}"
+        rows.append([shown, f"`{host.limit_field}`", listed, host.notes, host.source, host.unverified])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def chat_models() -> str:
+    """One row a kind of models that think."""
+    heads = ["kind of model", "`reasoning_effort` sent", "room for thinking, tokens", "log-probabilities", "source"]
+    rows = [heads, ["---"] * len(heads)]
+    for kind in (*KINDS, PLAIN):
+        source = kind.source + (" *(unverified)*" if kind.unverified else "")
+        effort = "nothing" if kind.effort is None else f"`{kind.effort}`"
+        listed = "yes" if kind.logprobs else "not asked for"
+        rows.append([kind.name, effort, f"{kind.thinking:,}", listed, source])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
 def output(command: str) -> str:
     """What a command of ours prints, as a fenced block."""
     executable, *arguments = command.split()
@@ -167,6 +194,8 @@ TABLES = {
     "plans": plans,
     "dialects": dialects,
     "dialect facts": dialect_facts,
+    "chat hosts": chat_hosts,
+    "chat models": chat_models,
 }
 
 

@@ -83,7 +83,9 @@ KINDS: Final = (
         "OpenAI GPT-5.1 and later",
         r"gpt-([5-9]|\d\d)(\.\d+)?(-.*)?",
         effort="none",
-        source="vercel/ai#10932: log-probabilities and temperature only at effort `none`",
+        source="vercel/ai#10932: log-probabilities and temperature only at effort `none`; "
+        "confident-ai/deepeval#2805 lists 5.1 and 5.2 as without",
+        unverified=True,
     ),
     Kind(
         "gpt-oss",
