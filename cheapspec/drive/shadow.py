@@ -132,8 +132,8 @@ class Shadow:
         hold, passed = f"{self._admitted.passed.request_id}.shadow", self._admitted.passed
         permit = self._runtime.permits.of(account_keys(passed.settings, passed.parsed), hold)
         tally, conductor = Tally(tier=self._ladder.tally.tier, local_price=self._ladder.tally.local_price), None
+        ladder = replace(self._ladder, shadow=True, permit=permit, tally=tally)
         try:
-            ladder = replace(self._ladder, shadow=True, permit=permit, tally=tally)
             amounts = worst_calls(ladder)
             if passed.settings.caps and amounts:
                 worst = sum(amounts, Decimal(0))
@@ -152,7 +152,7 @@ class Shadow:
             if conductor is not None:
                 for _ in conductor.settle():  # nothing of it is open any more, but books
                     pass
-            permit.settle(tally.spent(ladder.prices if conductor is not None else None), Decimal(0))
+            permit.settle(tally.spent(ladder.prices), Decimal(0))
             books.release(hold)
             if not self._tried:
                 self.abandon()

@@ -367,7 +367,7 @@ def test_many_at_once_are_not_more_than_were_asked_for(chat: Doorway) -> None:
     """Those under way count."""
 
     async def scenario() -> None:
-        async with entered(chat.client(shadowing(chat, shadow=2))) as client:
+        async with entered(chat.client(shadowing(chat, shadow=2, draft_concurrency=16))) as client:
             many = [asyncio.create_task(_sent(client)) for _ in range(6)]
             told = [facts(reply) for reply in await asyncio.gather(*many)]
             assert told.count(("direct", "shadow")) == 2 or chat.door == "sync"
