@@ -18,6 +18,8 @@ __all__ = ["BEGIN", "END", "insert", "render"]
 
 BEGIN = "<!-- written by python -m benchmarks.replay -->"
 END = "<!-- until here -->"
+ALLOWED = 1.02
+"""What may be paid over the baseline without the seed."""
 
 
 def insert(page: Path, text: str) -> None:
@@ -63,14 +65,15 @@ def _targets(found: Sequence[Verdict]) -> str:
     rows = []
     for verdict in found:
         target = verdict.target
-        worst = f" ({verdict.kind})" if verdict.kind else ""
+        worst, other = (f" ({kind})" if kind else "" for kind in (verdict.kind, verdict.allowed_kind))
+        seed = f", of it seed {verdict.seed:.3f}" if verdict.seed else ""
         rows.append(
             [
                 verdict.cell.case.name,
                 _given(verdict.cell),
                 target.wanted,
                 f"{_ratio(verdict.planned)}{worst}, {_met(target.met(verdict.planned))}",
-                f"{_ratio(verdict.allowed)}, {_met(target.met(verdict.allowed))}",
+                f"{_ratio(verdict.allowed)}{other}{seed}, {_met(verdict.allowed_met)}",
             ]
         )
     heads = ["setting", "(r, c)", "target", "planner", "planner within the allowance"]
@@ -85,12 +88,29 @@ def _settings(cells: Sequence[Cell], name: str) -> str:
     for cell in own:
         best = cell.planned
         rows.append([_given(cell), "planner", *_figures(cell.planned, kinds, best)])
-        spent = f", seed spent {cell.seed_spent:.3f}" if cell.seed_spent else ""
-        rows.append(["", f"planner within the allowance{spent}", *_figures(cell.allowed, kinds, best)])
+        refused = f", {cell.refused} requests refused a step" if cell.refused else ""
+        rows.append(["", f"planner within the allowance{refused}", *_figures(cell.allowed, kinds, best)])
+        seeds = _seeds(cell.allowed, kinds)
+        if seeds is not None:
+            rows.append(["", "of it seed spent", *seeds])
         rows.append(["", "eight tokens a round", *_figures(cell.loop, kinds, best)])
         ideal = [_ratio(_best(part)) for part in (best.by_workload()[kind] for kind in kinds)]
         rows.append(["", "clairvoyant", _ratio(_best(best)), "1.00", *ideal, ""])
     return f"### {name[0].upper()}{name[1:]}\n\n" + _table(heads, rows)
+
+
+def _seeds(outcome: Outcome, kinds: Sequence[str]) -> list[str] | None:
+    """What all and each kind paid beyond the allowance's share, over their baselines and in dollars; ``None``: nobody
+    did.
+    """
+    parts = outcome.by_workload()
+    told = [_seed(part) for part in (outcome, *(parts[kind] for kind in kinds))]
+    return [told[0], "", *told[1:], ""] if any(told) else None
+
+
+def _seed(outcome: Outcome) -> str:
+    spent = outcome.paid - ALLOWED * outcome.baseline
+    return f"{spent / outcome.baseline:.3f} (${spent:.6f})" if spent > 0 else ""
 
 
 def _figures(outcome: Outcome, kinds: Sequence[str], best: Outcome) -> list[str]:

@@ -8,7 +8,8 @@ Rules
   tokens it is surest of, whose end holds too.
   If even that does not pay, or does not clearly beat the best draft at hand, nobody waits for it. Where the
   objective is latency the time of drafting counts.
-* A step needs more than a plan: time that is left (``Policy.latest``), and the allowance's leave (``Risk``).
+* A step needs more than a plan: time that is left (``Policy.latest``), and the allowance's leave (``Risk``). What the
+  allowance does not bear is tried with half the tokens, as long as that is worth it and at most :data:`TRIES` times.
 * With fixed ``draft_tokens`` nothing is planned: the first drafter with anything to propose is scored.
 """
 
@@ -34,10 +35,13 @@ from cheapspec.core.priors import Outlook, RequestRates
 from cheapspec.core.speed import seconds_context, seconds_rates
 from cheapspec.core.turn import Turn
 
-__all__ = ["CLEARLY", "Chooser", "dreamt", "preference", "worth_waiting"]
+__all__ = ["CLEARLY", "TRIES", "Chooser", "dreamt", "preference", "worth_waiting"]
 
 CLEARLY = 1.25
 """What a dream must be worth to be asked for: so many times the best draft at hand."""
+
+TRIES = 4
+"""How often the allowance is asked for one step: for the planned tokens, a half, a quarter and an eighth of them."""
 
 
 def preference(decision: Decision) -> tuple[bool, float]:
@@ -102,19 +106,25 @@ class Chooser:
         sure, outlook = dreamt(self._turn.rates, drafter, count)
         return self._plan(sure, drafter, outlook, finished=True, static=False)
 
-    def refused(self, draft: Draft, draft_tokens: int) -> Steps[GoDirect | None]:
-        """Why this step is not taken: the time is over, or the allowance cannot bear its worst case."""
+    def admitted(self, draft: Draft, decision: Decision) -> Steps[Decision | GoDirect]:
+        """The step as far as it may be taken, or why it is not: the time is over, or the allowance cannot bear its
+        worst case.
+        """
         if self.late():
             return GoDirect("latency", "the time that speculating may add is over")
         if self._job.permit is None or self._job.prices is None or self._job.policy.draft_tokens is not None:
-            return None  # with a fixed K, or without a price, nobody asks it
-        worst = self._at_risk(draft, draft_tokens)
-        if worst is None:
-            return GoDirect("allowance", "what this step may cost has no bound")
-        answer = yield Risk(worst)
-        if isinstance(answer, Risked) and answer.granted:
-            self._turn.committed = self._turn.context.tokens > 0
-            return None
+            return decision  # with a fixed K, or without a price, nobody asks it
+        for _ in range(TRIES):
+            worst = self._at_risk(draft, decision.draft_tokens)
+            if worst is None:
+                return GoDirect("allowance", "what this step may cost has no bound")
+            answer = yield Risk(worst)
+            if isinstance(answer, Risked) and answer.granted:
+                self._turn.committed = self._turn.context.tokens > 0
+                return decision
+            decision = self._decide(draft.head(decision.draft_tokens // 2))
+            if decision.action != "score":
+                break
         return GoDirect("allowance", "speculation has used up what it may lose")
 
     def late(self) -> bool:

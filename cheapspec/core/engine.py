@@ -109,12 +109,13 @@ class _Engine:
                 return
             if decision.action != "score":
                 break
-            refused = yield from self.chooser.refused(draft, decision.draft_tokens)
-            if refused is not None:
+            admitted = yield from self.chooser.admitted(draft, decision)
+            if isinstance(admitted, GoDirect):
                 if self.tally.rounds == 0:
-                    yield refused
+                    yield admitted
                     return
                 break
+            decision = admitted
             if self.tally.rounds == 0 and decision.expected_gain is not None and self.job.speed is None:
                 self.tally.forecast_usd = Decimal(decision.expected_gain)
             before = len(self.turn.context.text)

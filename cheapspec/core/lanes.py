@@ -15,7 +15,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cheapspec.core.acceptance import DraftToken
 from cheapspec.core.traces import DraftRow, RequestTrace, StaticRow
@@ -35,6 +35,10 @@ class Proposal:
     tokens: tuple[DraftToken, ...]
     finished: bool = False
     static: bool = False
+
+    def head(self, count: int) -> Proposal | None:
+        """The first ``count`` tokens, fewer than there are; they claim nothing about the end. ``None``: no token."""
+        return replace(self, tokens=self.tokens[:count], finished=False) if count > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ Rules
 * A round scores a draft after the verified prefix. What holds is verified, and one more token of the target's own
   after it; past the last token the reply is whole and nothing is handed off.
 * Before each round the policy decides anew (:mod:`cheapspec.core.policies`), seeing what production would see.
-* A step that the allowance does not bear is not taken: before the first round the request goes direct, later the
-  target goes on.
+* A step that the allowance does not bear is tried with half the tokens, as the engine does
+  (:data:`cheapspec.core.choosing.TRIES`). One that it bears in no length is not taken: before the first round the
+  request goes direct, later the target goes on.
 * ``paid`` and ``baseline`` are in dollars (:class:`~cheapspec.core.tariff.Tariff`); of them and of seconds everything
   here is a float: a replay is an estimate, a bill is ``Decimal``.
 * Positions that nobody looked at in production are filled in (:mod:`cheapspec.core.imputation`); a result says which
@@ -22,6 +23,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from cheapspec.core.allowance import Allowance, Hold, at_risk
+from cheapspec.core.choosing import TRIES
 from cheapspec.core.imputation import Completed, complete
 from cheapspec.core.lanes import Lane, Proposal, lanes
 from cheapspec.core.money import Prices
@@ -116,8 +118,8 @@ class _Course:
             self.guard.begin(trace.workload)
         while self.position < trace.reply_tokens or not trace.reply_tokens:
             view = self._view()
-            choice = self.policy.decide(view)
-            if choice is None or not self._admitted(choice, view):
+            choice = self._admitted(self.policy.decide(view), view)
+            if choice is None:
                 self._hand_off()
                 break
             self._score(view, choice)
@@ -176,12 +178,20 @@ class _Course:
         told = (lane.propose(self.position, limit) for lane in some)
         return tuple(proposal for proposal in told if proposal is not None)
 
-    def _admitted(self, choice: Choice, view: View) -> bool:
-        if self.guard is None:
-            return True
+    def _admitted(self, choice: Choice | None, view: View) -> Choice | None:
+        """The step as far as the allowance bears it."""
+        if self.guard is None or choice is None:
+            return choice
         context, sure = view.prompt_tokens + view.position, self.setting.tariff.begun(self.trace, self.position)
-        self.told.refused = not self.guard.admits(context, choice.draft_tokens, spent=self.told.paid, sure=sure)
-        return not self.told.refused
+        for _ in range(TRIES):
+            if self.guard.admits(context, choice.draft_tokens, spent=self.told.paid, sure=sure):
+                return choice
+            shorter = choice.proposal.head(choice.draft_tokens // 2)
+            choice = None if shorter is None else self.policy.decide(replace(view, proposals=(shorter,)))
+            if choice is None:
+                break
+        self.told.refused = True
+        return None
 
     def _score(self, view: View, choice: Choice) -> None:
         told, position, lane = self.told, self.position, self.lanes[choice.proposal.drafter]

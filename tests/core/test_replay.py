@@ -10,10 +10,10 @@ from decimal import Decimal
 import pytest
 from trace_kit import PRICES, chance_trace, one, row, trace
 
-from cheapspec.core.allowance import Allowance
+from cheapspec.core.allowance import Allowance, at_risk
 from cheapspec.core.imputation import complete
 from cheapspec.core.lanes import Proposal, lanes
-from cheapspec.core.outcome import Outcome
+from cheapspec.core.outcome import Outcome, Replayed
 from cheapspec.core.planner import Rates
 from cheapspec.core.policies import Choice, Direct, FixedLength, Planned, View, WholeDraft, policy
 from cheapspec.core.replay import Guard, Pace, Setting, outcomes, replay
@@ -229,6 +229,24 @@ def test_the_allowance_bounds_the_loss_whatever_the_policy_does() -> None:
     assert held.paid <= 1.02 * held.baseline + float(seed)
     assert any(request.refused and not request.rounds for request in held.requests)
     assert any(request.refused and request.rounds for request in held.requests)
+
+
+def test_a_step_is_replayed_as_long_as_the_allowance_bears() -> None:
+    """A seed that does not bear the whole draft bears a part of it; one that bears no token of it bears none."""
+    good = trace(row("1" * 60), tokens=60, prompt=40, finish="length")
+    told = replay([good], FixedLength(60), WARM).requests[0]
+    assert (told.rounds, told.scored_tokens) == (1, 60)
+    million = Decimal(1_000_000)
+    most = at_risk(PRICES, 40, 30, sure=PRICES.input * 40 / million)
+    assert most is not None
+
+    def within(seed: Decimal, tokens: int) -> Replayed:
+        guard = Guard(Allowance(Decimal(0), seed), PRICES)
+        return replay([good], FixedLength(tokens), WARM, guard).requests[0]
+
+    assert within(most, 60).scored_tokens >= 30
+    assert within(most, 60).rounds > 1 and not within(most * 10, 60).refused
+    assert within(Decimal(0), 60).refused and within(Decimal(0), 1).refused
 
 
 def test_sums_by_workload() -> None:
