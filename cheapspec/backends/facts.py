@@ -14,8 +14,9 @@ class Facts:
     """What replies showed about one (base URL, model).
 
     ``can_judge``: it tells the log-probability of a token that it generates, with alternatives, which a verdict
-    needs; or it told a right draft from a wrong one (``cheapspec doctor``). ``qs``, ``qh``: share of a known context that a scoring call, or a continuation, pays at the uncached
-    price; ``None``: no reply showed that a cache was used (which does not show that there is none).
+    needs; or it told a right draft from a wrong one (``cheapspec doctor``). ``qs``, ``qh``: share of a known context
+    that a scoring call, or a continuation, pays at the uncached price; ``None``: no reply showed that a cache was used
+    (which does not show that there is none).
     ``eos_ids``: ids known to end a turn. ``route``: vLLM's way, ``ids`` or ``text``. ``shift``: how many positions late
     llama-cpp-python tells its numbers. ``says_again``: a continuation begins with the beginning that was sent.
     ``plain_sampling``: what a request does not say changes nothing at this endpoint; ``None``: not found out.

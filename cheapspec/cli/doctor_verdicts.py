@@ -13,7 +13,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from cheapspec.backends.chat_hosts import endpoint_for
@@ -69,15 +69,12 @@ def judge_probe(base_url: str, model: str, found: Facts, keep: Callable[[Endpoin
     how = "by the log-probability of a letter" if endpoint.alternatives else "by a digit, without log-probabilities"
     if able:
         evidence.append(f"it tells a right draft from a wrong one, {how}")
-    return Facts(**{**_fields(found), "can_judge": able, "evidence": tuple(evidence)})
-
-
-def _fields(facts: Facts) -> dict[str, object]:
-    return {name: getattr(facts, name) for name in Facts.__dataclass_fields__}
+    return replace(found, can_judge=able, evidence=tuple(evidence))
 
 
 def _judged(request: Request, draft: Draft, endpoint: Endpoint, evidence: list[str]) -> Op[tuple[Endpoint, Verdict]]:
     """One verdict, with what was learned."""
+    verdict = Verdict("none", "")
     for _ in range(_TRIES):
         body = _JUDGE.body(request, draft, "doctor", endpoint)
         reply = yield HttpRequest("probe", "chat/completions", body, billed=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -107,7 +107,7 @@ async def _text(reply: Any) -> str:
 
 
 @contextmanager
-def played(target: T, host: str, door: str) -> Iterator[Played[T]]:
+def played(target: T, host: str, door: str) -> Generator[Played[T]]:
     """Both servers."""
     with target, FakeDraft(model=ToyModel(3)) as draft:
         draft.model.replies[QUESTION] = DRAFT

@@ -118,9 +118,8 @@ def test_log_probabilities_that_are_all_zero_are_no_verdict(door: str) -> None:
     class Zero(FakeDeepSeek):
         def told(self, said: Said, connection: Any) -> dict[str, Any]:
             reply = super().told(said, connection)
-            for entry in (reply["choices"][0]["logprobs"] or {"content": []})["content"]:
-                entry["logprob"] = 0.0
-                for one in entry["top_logprobs"]:
+            for entry in said.entries:
+                for one in (entry, *entry["top_logprobs"]):
                     one["logprob"] = 0.0
             return reply
 
