@@ -21,7 +21,7 @@ from cheapspec.core.acceptance import (
 )
 from cheapspec.core.alternatives import Plan
 from cheapspec.core.info import Info
-from cheapspec.core.rules import Lenient
+from cheapspec.core.rules import Lenient, TextMatch
 from cheapspec.doors import Session, info
 from cheapspec.errors import CapabilityError, CheapspecError, LedgerError, PriceUnknownError, SettingsError
 from cheapspec.ledger.budgets import Budget
@@ -101,6 +101,7 @@ __all__ = [
     "SettingsError",
     "Speculation",
     "TargetLogprob",
+    "TextMatch",
     "Transport",
     "Validator",
     "VerificationResult",

@@ -18,13 +18,13 @@ from cheapspec.core.books import Cap, Reservations
 from cheapspec.core.info import Info
 from cheapspec.core.lookup import PromptLookup
 from cheapspec.core.ports import Drafter, Ledger
-from cheapspec.core.rules import Lenient
+from cheapspec.core.rules import WINDOW, Lenient, TextMatch
 from cheapspec.core.shadows import ShadowBook
 from cheapspec.drive.permits import Permits
 from cheapspec.drive.runtime import Runtime
 from cheapspec.drive.settings import Settings
 from cheapspec.drive.state import infos
-from cheapspec.errors import SettingsError
+from cheapspec.errors import CapabilityError, SettingsError
 from cheapspec.ledger import sessions
 from cheapspec.ledger.budgets import Budget, distinct
 from cheapspec.ledger.memory_budgets import BudgetedMemoryLedger
@@ -162,19 +162,26 @@ class Shared:
                 raise SettingsError(
                     f"{name} (extra_body cheapspec) cannot be set for one request; use client.copy(speculation=…)."
                 )
-        made = self.speculation.override(options, "extra_body cheapspec") if options else self.speculation
+        try:
+            made = self.speculation.override(options, "extra_body cheapspec") if options else self.speculation
+        except CapabilityError as error:  # of a request it is one thing more that cannot be read
+            raise SettingsError(str(error)) from None
         return replace(_settings(made, session), caps=caps)
 
 
 def _settings(given: Speculation, session: str | None = None) -> Settings:
     scoring = scoring_rule(given.accept)
+    match, fixed = scoring if isinstance(scoring, TextMatch) else None, given.draft_tokens
+    if match is not None and fixed is None:  # nothing is planned: who asks for proof of agreement knows what it costs
+        fixed = min(WINDOW, given.max_draft_tokens or WINDOW)
     return Settings(
         enabled=given.enabled,
         backend=given.target_backend,
-        draft_tokens=given.draft_tokens,
-        max_draft_tokens=given.max_draft_tokens or max(DEFAULT_MAX_DRAFT_TOKENS, given.draft_tokens or 0),
+        draft_tokens=fixed,
+        max_draft_tokens=given.max_draft_tokens or max(DEFAULT_MAX_DRAFT_TOKENS, fixed or 0),
         tie_nats=given.tie_nats,
-        lenient_nats=scoring.nats if isinstance(scoring, Lenient) else None,
+        lenient_nats=scoring.nats if isinstance(scoring, Lenient | TextMatch) else None,
+        text_match=match,
         scores=scoring is not None,
         rules=verdict_rules(given.accept),
         draft_timeout=given.draft_timeout,

@@ -19,8 +19,8 @@ PROMISED = [
     "Agree", "Answer", "Judge", "OkOrAnswer", "Patch", "Validator",
     "AsyncAzureOpenAI", "AsyncClient", "AsyncOpenAI", "AzureOpenAI", "Budget", "CapabilityError", "CheapspecError",
     "Client", "DraftToken", "Info", "LedgerError", "Lenient", "OpenAI", "Plan", "PriceUnknownError", "Report",
-    "Session", "SettingsError", "Speculation", "TargetLogprob", "VerificationResult", "info", "verify_draft_tokens",
-    "verify_greedy", "verify_stochastic",
+    "Session", "SettingsError", "Speculation", "TargetLogprob", "TextMatch", "VerificationResult", "info",
+    "verify_draft_tokens", "verify_greedy", "verify_stochastic",
 ]
 # fmt: on
 

@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from cheapspec.core.money import Prices
-from cheapspec.core.rules import Lenient
+from cheapspec.core.rules import Lenient, TextMatch
 from cheapspec.errors import CapabilityError, SettingsError
 from cheapspec.ledger import MemoryLedger
 from cheapspec.settings import DraftSpec, Speculation, disabled, parse_draft, parse_drafts, parse_prices
@@ -86,11 +86,21 @@ def test_the_lenient_rule_by_name_or_with_its_nats(monkeypatch: pytest.MonkeyPat
 
 
 def test_text_match_is_refused_with_its_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This version does not have it, whatever the objective; for dollars it never paid. The kill switch works."""
-    for objective in ("cost", "latency"):
-        with pytest.raises(CapabilityError, match=r"not available in this version, under any objective") as refused:
-            Speculation(accept="text_match", objective=objective)
-        assert re.search(r"objective='cost'.* 1\.\d\d times as much for 300 reply tokens", str(refused.value))
+    """For dollars it never pays, which is said with the caller's own prices; for proof it may be had."""
+    with pytest.raises(CapabilityError, match=r"never pays with objective='cost'") as refused:
+        Speculation(accept="text_match")
+    stated = re.search(r"(\d\.\d\d) times as much for 300 reply tokens", str(refused.value))
+    assert stated is not None and float(stated[1]) > 1
+    with pytest.raises(CapabilityError, match=r"at your prices, output 2 times and cached input 1 times") as dear:
+        Speculation(accept=TextMatch(), prices={"input": 1, "output": 2})
+    paid = re.search(r"(\d\.\d\d) times as much", str(dear.value))
+    assert paid is not None and float(paid[1]) > float(stated[1])
+    assert Speculation(accept="text_match", objective="latency").accept == TextMatch()
+    assert Speculation(accept=TextMatch(0.3), draft_tokens=8).accept == TextMatch(0.3)
+    with pytest.raises(SettingsError, match="'text_match' stands alone"):
+        Speculation(accept=["text_match", "agree"], objective="latency")
+    with pytest.raises(SettingsError, match="'text_match' scores tokens: write it first"):
+        Speculation(accept=["agree", TextMatch()], objective="latency")
     monkeypatch.setenv("CHEAPSPEC_DISABLED", "1")
     assert not Speculation(accept="text_match").enabled
 

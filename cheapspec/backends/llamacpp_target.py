@@ -17,9 +17,9 @@ from cheapspec.core.sampling import Law
 from cheapspec.core.text import looks_special, opens_thoughts
 from cheapspec.core.untyped import as_mapping
 
-__all__ = ["CompletionReader", "LlamaCppTarget"]
+__all__ = ["SAMPLING_FIELDS", "CompletionReader", "LlamaCppTarget"]
 
-_SAMPLING = (
+SAMPLING_FIELDS = (
     "temperature",
     "top_p",
     "top_k",
@@ -35,7 +35,7 @@ _SAMPLING = (
 )
 """Fields that the chat route and ``/completion`` read alike."""
 
-_SHAPING = tuple(name for name in _SAMPLING if name not in ("seed", "stop"))
+_SHAPING = tuple(name for name in SAMPLING_FIELDS if name not in ("seed", "stop"))
 
 ALTERNATIVES = 64
 """Tokens listed a position above temperature 0. The server sets no limit; with 64 the rest had .01 to 7 % of a
@@ -235,7 +235,7 @@ class LlamaCppTarget:
             "stream": True,
             "cache_prompt": True,
             "return_tokens": True,
-            **carry(request, _SAMPLING),
+            **carry(request, SAMPLING_FIELDS),
         }
         if max_tokens is not None:
             body["n_predict"] = max_tokens

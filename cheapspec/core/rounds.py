@@ -159,7 +159,7 @@ def _accept(
     tally.corrected_tokens += gained - accepted
     inside = accepted < judged.accepted  # of a character, whose tokens were left out
     over = ends and not inside
-    claimed = whole and scored.end == "stop"
+    claimed = whole and scored.end == "stop" and (follow is not None or judged.sampler is not None)
     missed = not whole and not judged.unverified and not judged.stopped
     yield from turn.learn(scored, offset, missed=missed, ended=over if claimed else None)
     seen = missed and not inside

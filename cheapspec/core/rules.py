@@ -6,12 +6,14 @@ is counted beside what the target itself would have written, never as the same.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
+from cheapspec.core.money import Prices
 from cheapspec.core.untyped import is_number
 
-__all__ = ["MOST_NATS", "Lenient", "text_match_cost", "text_match_refusal"]
+__all__ = ["MOST_NATS", "WINDOW", "Lenient", "TextMatch", "text_match_cost", "text_match_refusal"]
 
 
 MOST_NATS = 100.0
@@ -42,6 +44,41 @@ class Lenient:
             raise ValueError(f"Lenient(nats={given!r}): nats must be {MOST_NATS:g} or less")
 
 
+WINDOW = 32
+"""Draft tokens that text match compares in one window, unless ``draft_tokens`` says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextMatch:
+    """The target writes by itself at temperature 0, and a draft holds as far as it says the same: proof of agreement.
+
+    The reply is the target's own. Every compared token is billed as output, so this costs more than the target alone.
+    ``min_probability``: a draft token that differs holds as well if the target gives it at least so much (above 0, at
+    most 1). That is lossy: how many tokens it changed is in the facts of each reply (``lenient_tokens``).
+
+    :raises ValueError: ``min_probability`` is no probability.
+    """
+
+    min_probability: float | None = None
+
+    def __post_init__(self) -> None:
+        given: Any = self.min_probability  # a caller may write anything
+        if given is None:
+            return
+        if not is_number(given) or not math.exp(-MOST_NATS) <= given <= 1:
+            raise ValueError(f"TextMatch(min_probability={given!r}): write a probability above 0 and at most 1")
+
+    @property
+    def name(self) -> str:
+        """``text_match``, or under a probability, which is no exact rule, ``text_match_probable``."""
+        return "text_match" if self.min_probability is None else "text_match_probable"
+
+    @property
+    def nats(self) -> float | None:
+        """The least probability as nats below a certain token; ``None``: only what the target wrote holds."""
+        return None if self.min_probability is None else -math.log(self.min_probability)
+
+
 def text_match_cost(prompt: int, reply: int, tokens: int, ratio: float, cached: float) -> float:
     """What text match costs, as a multiple of the direct call, when every draft token is right.
 
@@ -55,13 +92,19 @@ def text_match_cost(prompt: int, reply: int, tokens: int, ratio: float, cached: 
     return (direct + again) / direct
 
 
-def text_match_refusal() -> str:
-    """Why text match is refused, with the figure for the objective under which it would never pay."""
-    cost = text_match_cost(500, 300, 16, 5.0, 0.1)
+def text_match_refusal(prices: Prices | None = None) -> str:
+    """Why text match is refused where dollars are the objective, with the figure. ``prices``: the caller's; ``None``:
+    output at 5 times the price of input, cached input at a tenth.
+    """
+    ratio, cached, whose = 5.0, 0.1, "output at 5 times the price of input, cached input at a tenth"
+    if prices is not None and prices.input:
+        ratio = float(prices.output / prices.input)
+        cached = float((prices.input if prices.cached_input is None else prices.cached_input) / prices.input)
+        whose = f"at your prices, output {ratio:g} times and cached input {cached:g} times the price of input"
+    cost = text_match_cost(500, 300, WINDOW, ratio, cached)
     return (
-        "accept='text_match' is not available in this version, under any objective. With objective='cost' it would "
-        "never pay: it makes the target write every token that it compares, so it costs no less than the target alone, "
-        f"{cost:.2f} times as much for 300 reply tokens after 500 of a prompt in rounds of 16 (output at "
-        "5 times the price of input, cached input at a tenth), even if every draft token is right. Use "
-        "accept='exact' or accept='lenient'."
+        "accept='text_match' never pays with objective='cost': it makes the target write every token that it compares, "
+        f"so it costs no less than the target alone, {cost:.2f} times as much for 300 reply tokens after 500 of a "
+        f"prompt in windows of {WINDOW} ({whose}), even if every draft token is right. For proof of agreement write "
+        "objective='latency', or a fixed draft_tokens; to save dollars, accept='exact' or a rule about whole drafts."
     )

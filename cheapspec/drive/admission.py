@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 
 import httpx2
 
+from cheapspec.backends.text_match import WholeReplyTarget, text_matching
 from cheapspec.core.assumed import assumed_prompt
 from cheapspec.core.engine import Job, Policy
 from cheapspec.core.lookup import Prediction
 from cheapspec.core.money import Prices
 from cheapspec.core.planner import ContextPrices, call_prices
-from cheapspec.core.ports import Drafter, SamplingTarget
+from cheapspec.core.ports import Drafter, SamplingTarget, Target
 from cheapspec.core.request import Bypass, Request, admit, sampling
 from cheapspec.core.sampling import SeededDraws
 from cheapspec.core.tally import Tally
@@ -37,7 +38,15 @@ from cheapspec.errors import SettingsError
 from cheapspec.rules.ladder import barred
 from cheapspec.rules.validator import Validator
 
-__all__ = ["Admitted", "Refused", "context_prices", "decide", "draft_seconds"]
+__all__ = [
+    "Admitted",
+    "Refused",
+    "context_prices",
+    "decide",
+    "draft_seconds",
+    "scoring_rule",
+    "scoring_target",
+]
 
 DRAFT_SECONDS = 20.0
 """The longest that a caller waits for a draft (a tenth of the request's own time-out, if that is less)."""
@@ -199,23 +208,40 @@ def _scored(runtime: Runtime, passed: Passed, parsed: Request) -> Passed | Admit
         )
         return passed.because("price_unknown", parsed.model)
     facts = runtime.facts_of(passed, now)
-    if facts.target is None:
+    target = scoring_target(settings, facts)
+    if target is None:
         serves = f"; it serves {SERVED}" if facts.reason == "cannot_score" and parsed.kind == "chat" else ""
         return passed.because(facts.reason, f"{facts.detail}{serves}")
-    if parsed.kind not in facts.target.kinds:
-        return passed.because("cannot_score", f"{facts.target.name} scores no {parsed.kind}")
+    if parsed.kind not in target.kinds:
+        return passed.because("cannot_score", f"{target.name} scores no {parsed.kind}")
     plain = bool(facts.plain_sampling) if facts.confirmed else facts.plain_sampling
     drawn = sampling(parsed, settings.assume_temperature, plain, facts.hidden_defaults)
     if isinstance(drawn, Bypass):
         return passed.because(drawn.reason, drawn.detail)
-    if not drawn.greedy and not (isinstance(facts.target, SamplingTarget) and facts.target.law(drawn) is not None):
-        return passed.because("sampling", f"{facts.target.name} cannot be followed above temperature 0")
+    if not drawn.greedy and not (isinstance(target, SamplingTarget) and target.law(drawn) is not None):
+        return passed.because("sampling", f"{target.name} cannot be followed above temperature 0")
     parsed = replace(parsed, sampling=drawn)
     if facts.cooldown_until > now:
         return passed.because("cooldown", _COOLDOWN)
     if settings.max_added_latency == 0:
         return passed.because("latency", _NO_TIME)
-    return Admitted(passed, facts, _job(runtime, passed, parsed, facts, drafters, prices, now), priced_by)
+    return Admitted(passed, facts, _job(runtime, passed, parsed, facts, target, drafters, prices, now), priced_by)
+
+
+def scoring_target(settings: Settings, facts: TargetFacts) -> Target | None:
+    """What drafts are scored by, or with text match compared with; ``None``: nothing, or nothing yet."""
+    if settings.text_match is None:
+        return facts.target
+    if facts.target is None and facts.reason != "cannot_score":
+        return None
+    return text_matching(facts.target, settings.text_match.min_probability)
+
+
+def scoring_rule(settings: Settings) -> str:
+    """The name of the rule for drafts that are scored or compared."""
+    if settings.text_match is not None:
+        return settings.text_match.name
+    return "exact" if settings.lenient_nats is None else "lenient"
 
 
 def _usable(runtime: Runtime, request: Request, now: float) -> list[Drafter]:
@@ -232,16 +258,16 @@ def _job(
     passed: Passed,
     parsed: Request,
     facts: TargetFacts,
+    scores: Target,
     drafters: Sequence[Drafter],
     prices: Prices | None,
     now: float,
 ) -> Job:
-    assert facts.target is not None
     settings = passed.settings
     share = runtime.cached_share(passed.request, parsed, now)
-    target = target_of(passed)
+    target, whole = target_of(passed), isinstance(scores, WholeReplyTarget)
     policy = Policy(
-        draft_tokens=settings.draft_tokens,
+        draft_tokens=settings.max_draft_tokens if whole else settings.draft_tokens,
         max_draft_tokens=settings.max_draft_tokens,
         tie_nats=settings.tie_nats,
         lenient_nats=settings.lenient_nats,
@@ -250,12 +276,11 @@ def _job(
         latest=None if settings.max_added_latency is None else now + settings.max_added_latency,
     )
     permit = runtime.permits.of(account_keys(settings, parsed), passed.request_id)
-    rule = "exact" if settings.lenient_nats is None else "lenient"
     return Job(
         parsed,
-        facts.target,
+        scores,
         drafters,
-        Tally(rule, cached_share=share, tier=passed.tier, local_price=settings.local_price),
+        Tally(scoring_rule(settings), cached_share=share, tier=passed.tier, local_price=settings.local_price),
         policy,
         prices,
         context_prices(call_prices(prices, passed.tier, assumed_prompt(parsed)), facts, share),

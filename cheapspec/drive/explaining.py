@@ -30,7 +30,15 @@ from cheapspec.core.planner import ContextPrices
 from cheapspec.core.ports import Drafter, NoDraft
 from cheapspec.core.priors import RequestRates
 from cheapspec.core.request import Request
-from cheapspec.drive.admission import Admitted, Refused, context_prices, decide, draft_seconds
+from cheapspec.drive.admission import (
+    Admitted,
+    Refused,
+    context_prices,
+    decide,
+    draft_seconds,
+    scoring_rule,
+    scoring_target,
+)
 from cheapspec.drive.drafts import draft_in_time
 from cheapspec.drive.learning import target_of, workload_of
 from cheapspec.drive.permits import BoundPermit, account_keys
@@ -101,7 +109,8 @@ def _planned(
     share = runtime.cached_share(passed.request, parsed, now)
     estimates = runtime.learning.estimates(target, workload_of(settings, parsed))
     decoding = runtime.learning.draft_seconds()
-    unprobed = facts.target is None and facts.reason == "not_probed"
+    scores = scoring_target(settings, facts)
+    unprobed = scores is None and facts.reason == "not_probed"
     limits = (settings.max_draft_tokens, parsed.max_tokens, reply_tokens)
     longest = min(limit for limit in limits if limit is not None)
     drafters = _drafters(runtime, parsed)
@@ -116,10 +125,10 @@ def _planned(
         reply_tokens=REPLY_TOKENS if reply_tokens is None and not drafts else reply_tokens,
         limit=parsed.max_tokens,
         cached_share=share,
-        can_score=unprobed or (facts.target is not None and facts.target.can_score),
-        can_force=facts.target is not None and facts.target.can_force,
+        can_score=unprobed or (scores is not None and scores.can_score),
+        can_force=scores is not None and scores.can_force,
         simulate_scoring=settings.simulate_scoring,
-        rule="exact" if settings.lenient_nats is None else "lenient",
+        rule=scoring_rule(settings),
         headroom=runtime.permits.of(account_keys(settings, parsed)).headroom() if plain else None,
         speed=runtime.learning.speed(target) if settings.objective == "latency" else speed,
         draft_decode=max((decoding.get(one.drafter, 0.0) for one in drafts if not one.static), default=0.0),

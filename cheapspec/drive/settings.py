@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from cheapspec.core.books import Cap
 from cheapspec.core.money import LocalPrice
+from cheapspec.core.rules import TextMatch
 from cheapspec.rules.prospects import VerdictRule
 
 __all__ = ["Settings", "SettingsReader"]
@@ -17,6 +18,7 @@ __all__ = ["Settings", "SettingsReader"]
 class Settings:
     """The settings of one request. ``backend``: API family of the target, ``auto``: find out. Times in seconds.
     ``caps``: the budgets that the request counts in. ``lenient_nats``: the lenient rule's, ``None``: the exact rule.
+    ``text_match``: drafts are compared with what the target writes, in windows of ``draft_tokens``.
     ``scores``: drafts may be scored; ``rules``: about whole drafts, for where they may not or cannot.
     ``objective``: ``cost``
     or ``latency``. ``ask_usage``: a stream is asked for its usage. ``local_price``:
@@ -31,6 +33,7 @@ class Settings:
     max_draft_tokens: int = 512
     tie_nats: float = 0.0
     lenient_nats: float | None = None
+    text_match: TextMatch | None = None
     scores: bool = True
     rules: tuple[VerdictRule, ...] = ()
     draft_timeout: float | None = None

@@ -29,7 +29,7 @@ from cheapspec.backends.ollama_names import normalise_host
 from cheapspec.backends.targets import NAMES
 from cheapspec.core.money import LocalPrice, Prices
 from cheapspec.core.ports import Ledger
-from cheapspec.core.rules import MOST_NATS, text_match_refusal
+from cheapspec.core.rules import MOST_NATS, TextMatch, text_match_refusal
 from cheapspec.errors import CapabilityError, SettingsError
 from cheapspec.rules.comparison import comparison
 from cheapspec.settings.accepts import Accept, Named, parse_accept
@@ -59,7 +59,7 @@ class Speculation(BaseModel):
         :class:`cheapspec.Lenient` (lossy); for endpoints that cannot score, ``"agree"``, ``"answer"``, ``"judge"``,
         ``"ok_or_answer"``, ``"patch"`` or their objects (lossy: docs/chat-only-apis.md), and ``Validator(…)``. A
         scoring rule comes first in a list: the others are for where it cannot serve.
-        ``"text_match"`` is not available in this version.
+        ``"text_match"`` or :class:`cheapspec.TextMatch`: proof of agreement, which costs more than the target alone.
     :param objective: what to save: dollars (``"cost"``) or seconds, as measured online (``"latency"``; the allowance
         bounds its dollars all the same).
     :param allowance: share by which all requests together may cost more than their baseline.
@@ -97,7 +97,8 @@ class Speculation(BaseModel):
     :param enabled: ``False`` passes everything through.
     :param simulate_scoring: demo and bench only: a target that is forced rather than scored is priced as if
         it scored.
-    :raises CapabilityError: ``accept="text_match"``: this version does not have it, and for dollars it never pays.
+    :raises CapabilityError: ``accept="text_match"`` with ``objective="cost"`` and no fixed ``draft_tokens``: for
+        dollars it never pays.
     :raises SettingsError: something is unknown, unusable or not available yet; the message names the key,
         where it came from and the remedy.
     """
@@ -207,8 +208,9 @@ class Speculation(BaseModel):
             made = handler({name: setting.value for name, setting in settings.items()})
         except ValidationError as error:
             raise _readable(error, settings) from None
-        if made.accept == "text_match":
-            raise CapabilityError(text_match_refusal())
+        if isinstance(made.accept, TextMatch) and made.objective == "cost" and made.draft_tokens is None:
+            listed = made.prices or {}
+            raise CapabilityError(text_match_refusal(next(iter(listed.values())) if len(listed) == 1 else None))
         fixed, longest = made.draft_tokens, made.max_draft_tokens
         if fixed is not None and longest is not None and fixed > longest:
             raise SettingsError(f"draft_tokens = {fixed} is more than max_draft_tokens = {longest}: raise the latter.")

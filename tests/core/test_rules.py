@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from engine_kit import PROMPT, Proposing, Ran, asked, pinned, ran
 from cheapspec.core.acceptance import Alternative, TargetLogprob, VerificationResult, verify_lenient
 from cheapspec.core.engine import Policy
 from cheapspec.core.info import Info
+from cheapspec.core.money import Prices
 from cheapspec.core.request import Sampling
-from cheapspec.core.rules import Lenient, text_match_cost, text_match_refusal
+from cheapspec.core.rules import WINDOW, Lenient, TextMatch, text_match_cost, text_match_refusal
 from cheapspec.testing.toy import ToyModel
 
 
@@ -106,4 +108,21 @@ def test_text_match_never_costs_less_than_the_target_alone() -> None:
     rounds = [16 * number for number in range(1, 19)]
     want = 1 + sum((500 + at) * 0.1 for at in rounds) / 2000
     assert text_match_cost(500, 300, 16, 5.0, 0.1) == pytest.approx(want)
-    assert f"{want:.2f} times as much" in text_match_refusal()
+    windows = 1 + sum((500 + at) * 0.1 for at in range(WINDOW, 300, WINDOW)) / 2000
+    assert f"{windows:.2f} times as much" in text_match_refusal()
+
+
+@pytest.mark.parametrize("wrong", [0, -0.1, 1.01, float("nan"), True, "half"])
+def test_a_least_probability_is_a_probability(wrong: Any) -> None:
+    """Above 0, at most 1; without one only what the target wrote holds, and that is an exact rule by name."""
+    with pytest.raises(ValueError, match="min_probability"):
+        TextMatch(wrong)
+    assert (TextMatch().name, TextMatch().nats) == ("text_match", None)
+    assert TextMatch(0.5).name == "text_match_probable" and TextMatch(0.5).nats == pytest.approx(0.6931, abs=1e-4)
+
+
+def test_the_refusal_is_in_the_callers_prices() -> None:
+    """A list without a price of input, or without one of cached input, has its figure too."""
+    plain = text_match_refusal(Prices(Decimal(2), Decimal(8)))
+    assert "output 4 times and cached input 1 times" in plain
+    assert text_match_refusal(Prices(Decimal(0), Decimal(8))) == text_match_refusal()
