@@ -42,7 +42,7 @@ _MOST: Final = re.compile(
     r":?)\s*(\d{1,3})\b",
     re.DOTALL,
 )
-_LISTED: Final = re.compile(r"'(none|minimal|low)'|\"(none|minimal|low)\"|\b(none|minimal|low)(?:,| or| and)")
+_EFFORTS: Final = re.compile(r"\b(none|minimal|low)\b")
 
 
 def learn(endpoint: Endpoint, reply: HttpReply, sent: Mapping[str, Any] | None = None) -> Endpoint:
@@ -127,7 +127,7 @@ def _thinking(endpoint: Endpoint, text: str) -> Endpoint:
     mandatory = "reasoning" in text and "mandatory" in text
     if endpoint.effort is None or not (mandatory or _names(text, r"(?:reasoning_effort|reasoningeffort|reasoning)")):
         return endpoint
-    listed = [next(filter(None, one)) for one in _LISTED.findall(text.partition("supported values")[2])]
+    listed: list[str] = _EFFORTS.findall(text.partition("supported values")[2])
     least = next((one for one in ("none", "minimal", "low") if one in listed and one != endpoint.effort), None)
     return replace(endpoint, effort=least, thinking=0 if least == "none" else max(endpoint.thinking, THINKS))
 
