@@ -146,7 +146,7 @@ def read_usage(told: Any, service_tier: Any = None) -> Usage | None:
         reasoning_tokens=min(_count(outputs, "reasoning_tokens") or 0, output),
         cost_usd=_cost(usage),
         service_tier=_name(service_tier),
-        media_tokens=sum(_count(told, name) or 0 for told in (details, outputs) for name in _MEDIA),
+        media_tokens=sum(_count(told, name) or 0 for told in (details, outputs) if told for name in _MEDIA),
     )
 
 
@@ -161,6 +161,8 @@ def _count(usage: Mapping[str, Any], *names: str) -> int | None:
     """The first of these that is a number, at least 0 and at most one more than :data:`MOST_TOKENS`."""
     for name in names:
         value = usage.get(name)
+        if value is None:
+            continue
         if type(value) is int or is_number(value):  # an integer may be longer than a float can hold
             return int(min(max(value, 0), MOST_TOKENS + 1))
     return None

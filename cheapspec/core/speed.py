@@ -51,11 +51,13 @@ class TargetSpeed:
 
     def observe(self, fresh_input: int, output: int, seconds: float) -> TargetSpeed:
         """A call read so many tokens anew, wrote so many, and took so long."""
-        x = (1.0, float(fresh_input), float(output))
-        pairs = [x[i] * x[j] for i in range(3) for j in range(i, 3)]
+        x, y = float(fresh_input), float(output)
+        a, b, c, d, e, f = self.products  # written out: every call is observed
+        p, q, r = self.seconds
+        k = KEPT
         return TargetSpeed(
-            tuple(KEPT * old + new for old, new in zip(self.products, pairs, strict=True)),
-            tuple(KEPT * old + new * seconds for old, new in zip(self.seconds, x, strict=True)),
+            (k * a + 1.0, k * b + x, k * c + y, k * d + x * x, k * e + x * y, k * f + y * y),
+            (k * p + seconds, k * q + x * seconds, k * r + y * seconds),
         )
 
     @property

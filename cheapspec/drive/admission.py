@@ -31,7 +31,7 @@ from cheapspec.drive.permits import account_keys
 from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.settings import Settings
 from cheapspec.drive.state import TargetFacts
-from cheapspec.drive.urls import api_base, model_name, our_headers, with_max_tokens, without_our_keys
+from cheapspec.drive.urls import model_name, our_headers, retried, with_max_tokens, without_our_keys
 from cheapspec.drive.verdicts import SERVED, ladder_for
 from cheapspec.drive.work import Work
 from cheapspec.errors import SettingsError
@@ -156,7 +156,7 @@ def _considered(runtime: Runtime, passed: Passed, parsed: Request) -> Passed | A
     settings, own = passed.settings, passed.request
     if not settings.enabled:
         return passed.because("disabled", decision="bypass")
-    if own.headers.get("x-stainless-retry-count", "0") != "0":
+    if retried(own):
         return passed.because("retry")
     if not settings.rules:
         return _scored(runtime, passed, parsed)
@@ -192,12 +192,14 @@ def _scored(runtime: Runtime, passed: Passed, parsed: Request) -> Passed | Admit
     drawn = sampling(parsed, settings.assume_temperature, plain_defaults=True)
     if isinstance(drawn, Bypass):
         return passed.because(drawn.reason, drawn.detail)
+    if settings.text_match is not None and not drawn.greedy:
+        return passed.because("sampling", "what is drawn twice need not agree: text match is for temperature 0")
     now = time.monotonic()
     drafters = _usable(runtime, parsed, now)
     if not drafters:
         runtime.warn_no_draft()
         return passed.because("no_draft", _NO_DRAFT)
-    base_url = api_base(passed.request.url)
+    base_url = passed.base_url
     listed, priced_by = runtime.prices.lookup(parsed.model, base_url)
     prices = None if listed is None else listed.of_text
     if prices is None and settings.draft_tokens is None:

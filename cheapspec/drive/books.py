@@ -24,23 +24,22 @@ from typing import Any, cast
 
 import httpx2
 
-from cheapspec.core.books import Reservations, TextBook, Ticket
+from cheapspec.core.books import Reservations, Ticket
 from cheapspec.core.effects import HttpReply, Usage
 from cheapspec.core.info import Info, Seconds
 from cheapspec.core.job import Job
 from cheapspec.core.money import Charge, Prices, charge, format_usd
 from cheapspec.core.ports import Call, CallRow, RequestRow
-from cheapspec.core.received import content_text
+from cheapspec.core.received import content_text, first_choice
 from cheapspec.core.reply import Problem, read_completion, read_usage
 from cheapspec.core.shadows import fingerprint_of
-from cheapspec.core.tally import Tally
 from cheapspec.core.untyped import as_mapping
 from cheapspec.drive.io import Steps, Written
 from cheapspec.drive.learning import target_of, workload_of
 from cheapspec.drive.permits import BoundPermit, account_keys
 from cheapspec.drive.runtime import Passed, Runtime
 from cheapspec.drive.state import infos
-from cheapspec.drive.urls import api_base, masked, paid_route
+from cheapspec.drive.urls import masked, paid_route
 from cheapspec.drive.work import Work
 
 __all__ = ["Books", "Read"]
@@ -68,6 +67,9 @@ class Read:
     flags: tuple[str, ...] = ()
 
 
+_NOTHING = Usage()
+
+
 class Books:
     """Opened with the request, closed once. ``reserved``: budgets hold something for it; ``runtime``: what its client
     shares; ``keeps_text``: the ledger wants prompt and reply. ``heard``: is told the target's own reply when it is
@@ -86,8 +88,8 @@ class Books:
         self.heard: Callable[[Read], None] | None = None
         self.reserved = False
         self.closed = False
-        settings, ledger = passed.settings, runtime.ledger
-        self.keeps_text = isinstance(ledger, TextBook) and ledger.keeps_text
+        settings = passed.settings
+        self.keeps_text = runtime.text_book is not None
         kind = paid_route(passed.request, passed.kind) or "other"
         runtime.ledger.open_request(
             RequestRow(
@@ -165,9 +167,11 @@ class Books:
         named = body.get("id")
         reply_id = named if isinstance(named, str) and named else None
         usage = read_usage(body.get("usage"), body.get("service_tier"))
-        read = Read(reply_id) if usage is None else self.priced(reply_id, usage)
         writer = fingerprint_of(_name(body.get("model")), _name(body.get("system_fingerprint")))
-        read = replace(read, fingerprint=writer, whole=True)
+        if usage is None:
+            read = Read(reply_id, fingerprint=writer, whole=True)
+        else:
+            read = self.priced(reply_id, usage, writer, whole=True)
         if self.heard is not None:
             read = replace(read, said=first_choice_text(body))
         return replace(read, text=reply_text(body)) if self.keeps_text else read
@@ -180,13 +184,24 @@ class Books:
             return Read()
         return self.priced(None, usage)
 
-    def priced(self, reply_id: str | None, usage: Usage) -> Read:
+    def priced(
+        self, reply_id: str | None, usage: Usage, fingerprint: str | None = None, *, whole: bool = False
+    ) -> Read:
         """Of a direct reply that used so much."""
         passed = self._passed
-        prices, source = self.runtime.prices.lookup(passed.model, api_base(passed.request.url))
+        prices, source = self.runtime.prices.lookup(passed.model, passed.base_url)
         charged = self.charged(usage, prices)
         priced_by = "unknown" if charged.usd is None else "provider" if usage.cost_usd is not None else source
-        return Read(reply_id, usage, charged.usd, priced_by, budget_usd=charged.budget_usd, flags=charged.flags)
+        return Read(
+            reply_id,
+            usage,
+            charged.usd,
+            priced_by,
+            budget_usd=charged.budget_usd,
+            fingerprint=fingerprint,
+            whole=whole,
+            flags=charged.flags,
+        )
 
     def charged(self, usage: Usage, prices: Prices | None) -> Charge:
         """What a call of this request costs; a service tier that nobody expected is told of, once."""
@@ -229,9 +244,11 @@ class Books:
         return info
 
     def _direct(self, passed: Passed, read: Read, job: Work | None) -> Info:
-        tally = Tally() if job is None else job.tally
+        if job is None:
+            return self._alone(passed, read)
+        tally = job.tally
         usage = read.usage or Usage()
-        spent, local = tally.paid(None if job is None else job.prices), tally.local_usd()
+        spent, local = tally.paid(job.prices), tally.local_usd()
         paid = None if read.usd is None or spent is None else read.usd + spent
         reported = usage if read.usage is not None and not usage.estimated else None
         return Info(
@@ -259,6 +276,31 @@ class Books:
             prompt_tokens=None if reported is None else reported.input_tokens,
             cached_prompt_tokens=None if reported is None else reported.cached_tokens,
             reply_tokens=None if reported is None else reported.output_tokens,
+        )
+
+    def _alone(self, passed: Passed, read: Read) -> Info:
+        """Nothing was tried before: the way of most requests, so nothing is done here that they do not need."""
+        usage = read.usage or _NOTHING
+        reported = read.usage is not None and not usage.estimated
+        return Info(
+            decision=passed.decision,
+            request_id=passed.request_id,
+            reason=passed.reason,
+            session=passed.settings.session,
+            target_calls=self._sent,
+            input_tokens=usage.input_tokens,
+            cached_input_tokens=usage.cached_tokens or 0,
+            output_tokens=usage.output_tokens,
+            paid_usd=read.usd,
+            baseline_usd=read.usd,
+            baseline="estimated" if read.usd is None or usage.estimated else "exact",
+            priced_by=read.priced_by,
+            seconds=Seconds(total=time.monotonic() - self._started),
+            fixed_draft_tokens=passed.settings.draft_tokens if passed.decision == "direct" else None,
+            target=_target(passed),
+            prompt_tokens=usage.input_tokens if reported else None,
+            cached_prompt_tokens=usage.cached_tokens if reported else None,
+            reply_tokens=usage.output_tokens if reported else None,
         )
 
     def speculated(self, job: Work, priced_by: str, reply_id: str, text: str, *, whole: bool) -> Info:
@@ -324,9 +366,9 @@ class Books:
         """Into table, ledger and log."""
         self.closed = True
         infos.put(info, reply_id)
-        ledger = self.runtime.ledger
-        if self.keeps_text and isinstance(ledger, TextBook):
-            ledger.add_text(info.request_id, prompt_text(self._passed), text)
+        book = self.runtime.text_book
+        if book is not None:
+            book.add_text(info.request_id, prompt_text(self._passed), text)
         self.runtime.ledger.close_request(info.request_id, info.to_dict())
         self._release()
         if log.isEnabledFor(logging.INFO):
@@ -361,8 +403,7 @@ def reply_text(body: Mapping[str, Any]) -> str:
 
 def first_choice_text(body: Mapping[str, Any]) -> str:
     """The visible text of a reply's first choice, empty without one."""
-    choices = body.get("choices")
-    first = as_mapping(cast("list[object]", choices)[0]) if isinstance(choices, list) and choices else {}
+    first = first_choice(body)
     if "message" in first:
         return content_text(as_mapping(first.get("message")).get("content"))
     return _name(first.get("text")) or ""
@@ -374,7 +415,7 @@ def _name(value: object) -> str | None:
 
 def _target(passed: Passed) -> str | None:
     """``MODEL@BASE_URL``."""
-    return f"{passed.model}@{api_base(passed.request.url)}" if passed.model else None
+    return passed.target if passed.model else None
 
 
 def _answers(body: Mapping[str, Any], kind: str) -> bool:

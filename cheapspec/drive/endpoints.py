@@ -51,7 +51,7 @@ class Endpoints:
     def facts_of(self, passed: Passed, now: float) -> TargetFacts:
         """What is known of a request's endpoint at ``now`` (``time.monotonic`` seconds)."""
         settings, url = passed.settings, passed.request.url
-        facts = targets.get((api_base(url), passed.model, settings.backend, settings.simulate_scoring))
+        facts = targets.get((passed.base_url, passed.model, settings.backend, settings.simulate_scoring))
         kept, whole = self._kept(passed, facts, now)
         with facts.lock:
             if facts.expires < now:

@@ -24,7 +24,6 @@ from cheapspec.core.speed import DraftSpeed, Speed, TargetSpeed
 from cheapspec.drive.passed import Passed
 from cheapspec.drive.permits import account_keys
 from cheapspec.drive.settings import Settings
-from cheapspec.drive.urls import api_base
 from cheapspec.rules.prospects import Lengths
 
 __all__ = ["Learning", "target_of", "workload_of"]
@@ -36,7 +35,7 @@ _MEANS = ("direct", "answer", "judge", "ok_or_answer", "patch")
 
 def target_of(passed: Passed) -> str:
     """``MODEL@BASE_URL``."""
-    return f"{passed.model}@{api_base(passed.request.url)}"
+    return passed.target
 
 
 def workload_of(settings: Settings, request: Request | None) -> str:

@@ -16,6 +16,7 @@ import httpx2
 from cheapspec.backends.chat_hosts import endpoint_for
 from cheapspec.backends.chat_learning import learn
 from cheapspec.backends.facts import Facts
+from cheapspec.core.books import TextBook
 from cheapspec.core.effects import Note, Op
 from cheapspec.core.money import PrefixMemory
 from cheapspec.core.ports import Drafter, Ledger, PriceSource
@@ -63,6 +64,7 @@ class Runtime:
         self.drafters = tuple(drafters)
         self.prices = prices
         self.ledger = ledger
+        self.text_book = ledger if isinstance(ledger, TextBook) and ledger.keeps_text else None
         self.permits = permits
         self.breaker = Breaker()
         self._endpoints = Endpoints(ledger)
@@ -90,7 +92,7 @@ class Runtime:
     def endpoint(passed: Passed) -> TargetFacts:
         """What has been noted of the request's endpoint so far; asks nobody."""
         settings = passed.settings
-        return targets.get((api_base(passed.request.url), passed.model, settings.backend, settings.simulate_scoring))
+        return targets.get((passed.base_url, passed.model, settings.backend, settings.simulate_scoring))
 
     def is_ollama(self, passed: Passed) -> bool:
         """Whether the target is an Ollama, as far as is known: by its port, or by what a probe found."""
@@ -127,7 +129,7 @@ class Runtime:
                 base = (rule.base_url if isinstance(rule, Judge) else None) or api_base(passed.request.url)
                 model = (rule.model if isinstance(rule, Judge) else None) or passed.model
                 own = isinstance(rule, Agree) or rule.model is None
-                body = passed.parsed.body if own and passed.parsed is not None else {}
+                body: Mapping[str, Any] = passed.parsed.body if own and passed.parsed is not None else {}
                 bench = Bench(self.chat_endpoint(base, model, body))
                 scopes[rule.name] = scope_of(passed, rule, version_of(rule, bench), rules, drafters)
         return self.certificates.cutoffs(scopes)

@@ -36,7 +36,7 @@ from cheapspec.drive.admission import Admitted
 from cheapspec.drive.io import Steps, Written
 from cheapspec.drive.permits import BoundPermit
 from cheapspec.drive.runtime import Passed, Runtime
-from cheapspec.drive.urls import api_base, paid_route
+from cheapspec.drive.urls import paid_route
 from cheapspec.rules.ladder import Ladder
 from cheapspec.rules.standing import worst_calls
 
@@ -132,7 +132,7 @@ def _plans(admitted: Admitted) -> list[Decimal]:
 def request_worst(runtime: Runtime, passed: Passed) -> Decimal | None:
     """Dollars that the caller's own request can cost at most; ``None`` unknown. Counted tightly under budgets."""
     kind = paid_route(passed.request, passed.kind)
-    base_url = api_base(passed.request.url)
+    base_url = passed.base_url
     prices, _ = runtime.prices.lookup(passed.model, base_url)
     if prices is None or not kind:
         return None

@@ -32,6 +32,7 @@ __all__ = [
     "model_name",
     "our_headers",
     "paid_route",
+    "retried",
     "shown_url",
     "streams",
     "target_request",
@@ -47,6 +48,7 @@ _SHORTEST_SECRET = 6  # a shorter one is no secret, and would mask half a senten
 _SECRET_NAME = re.compile(r"key|token|secret|signature|^sig$|password", re.IGNORECASE)
 
 _PREFIX = b"x-cheapspec-"
+_RETRIES = b"x-stainless-retry-count"
 _MODEL = re.compile(rb'"model"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _TIER = re.compile(rb'"service_tier"\s*:\s*"([A-Za-z0-9_-]+)"')
 _STREAM = re.compile(rb'"stream"\s*:\s*true')
@@ -157,6 +159,14 @@ def our_headers(request: httpx2.Request) -> dict[str, str]:
         if name[: len(_PREFIX)].lower() == _PREFIX:
             found[name[len(_PREFIX) :].decode("ascii", "replace").lower()] = value.decode("latin-1")
     return found
+
+
+def retried(request: httpx2.Request) -> bool:
+    """Whether the sender has sent this before (openai's clients count, from 0)."""
+    for name, value in request.headers.raw:  # looked up by name, a header takes ten times as long
+        if name.lower() == _RETRIES:
+            return value != b"0"
+    return False
 
 
 def unmarked(request: httpx2.Request) -> httpx2.Request:

@@ -102,7 +102,7 @@ def test_a_session_books_its_requests_and_what_they_cost(client: OpenAI, ledger:
 def test_a_refusal_is_openais_own_error_and_sends_nothing(client: OpenAI, ledger: DatabaseLedger) -> None:
     """429, ``budget_exceeded``, once however often the SDK would repeat; it is a row of its own."""
     patient = client.with_options(max_retries=5)
-    with client.session("s", budget=Budget(usd="0.000002")), pytest.raises(openai.RateLimitError) as refused:
+    with client.session("s", budget=Budget(usd="0.000001")), pytest.raises(openai.RateLimitError) as refused:
         patient.chat.completions.create(**ASKED)
     assert refused.value.code == "budget_exceeded"
     assert refused.value.response.headers["x-cheapspec-reason"] == "budget"
