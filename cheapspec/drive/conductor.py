@@ -57,7 +57,7 @@ from cheapspec.drive.io import Channel, Io, Overdue, Read, ReadAll, Send, Shut, 
 from cheapspec.drive.io import Run as Compute
 from cheapspec.drive.learning import target_of, workload_of
 from cheapspec.drive.local import DraftCall, Inbox, hosts
-from cheapspec.drive.policy import Attempts, broke_kind, retry_after, should_retry, takes_one
+from cheapspec.drive.policy import Attempts, broke_kind, is_stale, retry_after, should_retry, takes_one
 from cheapspec.drive.runtime import Runtime
 from cheapspec.drive.traces import keep_trace
 from cheapspec.drive.urls import api_base, draft_url, masked, target_request
@@ -267,7 +267,7 @@ class Conductor:
         if self._attempts.pause:  # something failed and nothing has worked since
             yield Sleep(self._attempts.pause)
         yield from self._books.written(call.row)
-        call.went = True
+        call.went, repeated = True, False
         while True:
             self.paid += call.request.billed
             left = None if latest is None else max(0.0, latest - time.monotonic())
@@ -289,6 +289,9 @@ class Conductor:
             else:
                 again = broke_kind(outcome) == "connect" and isinstance(outcome, httpx2.HTTPError)
                 self.paid -= call.request.billed and broke_kind(outcome) == "connect"
+            if is_stale(call.request, outcome) and not repeated:
+                repeated = True
+                continue
             if call.other or not takes_one(call.request, outcome):
                 break
             pause = self._attempts.failed(outcome)

@@ -11,6 +11,8 @@ Rules
 * A refused connection is repeated if the call is billed (nothing was sent). A status that the openai client repeats
   (408, 409, 429, 5xx, or ``x-should-retry: true``) is repeated for the hand-off and the direct call; a
   scoring call is not: the request goes direct with what is left of the budget.
+* A call that is not billed and was cut before its answer was there is repeated once, at once: a server may have
+  dropped an idle connection just then, and nobody pays twice (:func:`is_stale`).
 * A call that was sent and then timed out or was cut may have been billed. It is booked so, and repeated
   only within the budget.
 * The wait is what the server asks for (``retry-after-ms``, ``retry-after`` in seconds or as a date, up to
@@ -33,7 +35,7 @@ from tenacity.wait import wait_base
 from cheapspec.backends.openai_wire import refusal
 from cheapspec.core.effects import HttpReply, HttpRequest
 
-__all__ = ["Attempts", "broke_kind", "retry_after", "should_retry", "takes_one"]
+__all__ = ["Attempts", "broke_kind", "is_stale", "retry_after", "should_retry", "takes_one"]
 
 MAX_RETRY_AFTER = 120.0
 _SCORING = frozenset({"score", "force"})
@@ -82,6 +84,11 @@ def broke_kind(error: Exception) -> str:
     ):
         return "connect"
     return "timeout" if isinstance(error, httpx2.TimeoutException) else "cut"
+
+
+def is_stale(request: HttpRequest, outcome: httpx2.Response | Exception) -> bool:
+    """Whether the connection broke under a call that nobody is charged for, as an idle one does that a server drops."""
+    return not request.billed and isinstance(outcome, httpx2.HTTPError) and broke_kind(outcome) == "cut"
 
 
 def takes_one(request: HttpRequest, outcome: httpx2.Response | Exception) -> bool:

@@ -33,6 +33,25 @@ def test_tokenizing_is_no_attempt(stream: bool, status: int, way: Doorway) -> No
     way.run(scenario)
 
 
+@pytest.mark.parametrize(("cuts", "decision"), [(1, "speculate"), (2, "direct")])
+def test_what_costs_nothing_is_repeated_once(cuts: int, decision: str, way: Doorway) -> None:
+    """Tokenizing is cut before any answer: asked once more, without an attempt; cut again, the request goes direct."""
+    way.target.plan("tokenize", CloseAfterBody(), times=cuts)
+
+    async def scenario() -> None:
+        async with entered(way.client(max_retries=0)) as client:
+            reply = await call(client.chat.completions.create, **ASKED)
+            assert reply.choices[0].message.content == ANSWER
+            told = cheapspec.info(reply)
+            assert told is not None
+            assert told.decision == decision
+
+    way.run(scenario)
+    lost = way.target.of("tokenize")[:cuts]
+    assert len(lost) == cuts and all(exchange.status is None for exchange in lost)
+    assert (len(way.target.of("tokenize")) == cuts) == (decision == "direct")
+
+
 def test_a_resumed_hand_off_waits_first(way: Doorway, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a stream that was cut the target gets the pause that any failed call earns it."""
     pauses: list[float | None] = []
