@@ -114,7 +114,8 @@ class Chooser:
             return GoDirect("latency", "the time that speculating may add is over")
         if self._job.permit is None or self._job.prices is None or self._job.policy.draft_tokens is not None:
             return decision  # with a fixed K, or without a price, nobody asks it
-        for _ in range(TRIES):
+        tries = 0
+        while tries < TRIES and decision.action == "score":
             worst = self._at_risk(draft, decision.draft_tokens)
             if worst is None:
                 return GoDirect("allowance", "what this step may cost has no bound")
@@ -123,8 +124,7 @@ class Chooser:
                 self._turn.committed = self._turn.context.tokens > 0
                 return decision
             decision = self._decide(draft.head(decision.draft_tokens // 2))
-            if decision.action != "score":
-                break
+            tries += 1
         return GoDirect("allowance", "speculation has used up what it may lose")
 
     def late(self) -> bool:

@@ -60,11 +60,13 @@ def predicted(reply: str, prediction: str) -> Ran:
 
 
 def test_a_long_prediction_that_holds_is_speculated() -> None:
-    """Its tokens have no probability, yet whoever sends a prediction expects most of it to hold."""
+    """Its tokens have no probability, yet whoever sends a prediction expects most of it to hold: more than half is
+    scored at once.
+    """
     outcome = predicted(SAID, SAID)
     assert outcome.tally.prompt_tokens is not None and 280 <= outcome.tally.prompt_tokens <= 320
     assert outcome.text == SAID and outcome.tally.rounds >= 1
-    assert outcome.tally.accepted_tokens > 0.9 * (outcome.tally.reply_tokens or 0)
+    assert outcome.tally.accepted_tokens > 0.5 * (outcome.tally.reply_tokens or 0)
 
 
 def test_a_prediction_that_keeps_failing_is_given_up() -> None:
