@@ -58,6 +58,7 @@ def run(job: Job) -> Run:
             steps.close()
             if not isinstance(effect, Finish | GoDirect):
                 yield from engine.turn.book()
+                engine.turn.tell()  # what the last round verified, the direct call would have cost, too
                 yield Note("abandoned", {})
             return
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from engine_kit import PROMPT, Proposing, TextTarget, alone, asked, ran
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cheapspec.core.allowance import Allowance, Hold
@@ -125,8 +125,20 @@ requests = st.fixed_dictionaries(
 )
 
 
+LEFT_AT_THE_HAND_OFF: dict[str, Any] = {
+    "kind": "ids",
+    "fault": "failing",
+    "alpha": 0.7,
+    "limit": 8,
+    "stream": False,
+    "leave_after": 1,
+}
+"""What the round before had verified was once forgotten when the caller left just then."""
+
+
 @settings(max_examples=60, deadline=None)
 @given(prices, st.integers(0, 3000), st.lists(requests, max_size=8))
+@example(Prices(Decimal(1), Decimal(4), Decimal("0.02"), Decimal(1)), 30, [LEFT_AT_THE_HAND_OFF])
 def test_no_request_loses_more_than_it_held(listed: Prices, seed: int, asked: list[dict[str, Any]]) -> None:
     """Drafts that hold, hold for a while or never, good and spoiled scores, callers who leave, any prices, streamed or
     not: each loses what it held at most, so that all together keep the promise."""
