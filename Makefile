@@ -12,7 +12,7 @@ export PIP_NO_WARN_SCRIPT_LOCATION := 1
 unexport PYTHONPATH VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
-.PHONY: demo test check engines services compat compat-all compat-clients compat-openai compat-openai-lowest record bench bench-lossy docs clean
+.PHONY: demo test check engines services compat compat-all compat-clients compat-openai compat-openai-lowest record bench bench-lossy bench-verdicts docs clean
 
 # --- environments: a stamp file each, remade when the declared dependencies change ----------------
 
@@ -111,6 +111,11 @@ bench: $(VENV)/project.stamp
 # Lossy rules replayed on recorded answers: no model, no network, the same page every time.
 bench-lossy: $(VENV)/project.stamp
 	$(PY) -m benchmarks.lossy
+
+# Verdict rules on two real models: half an hour and more; writes docs/verdicts.md.
+bench-verdicts: $(VENV)/dev.stamp
+	$(PY) -m cheapspec.embedded fetch qwen2.5-coder-1.5b-q4_k_m qwen2.5-coder-0.5b-q4_k_m smollm2-135m-q4_1
+	$(PY) -m benchmarks.verdicts
 
 docs: $(VENV)/dev.stamp
 	$(PY) scripts/docs.py

@@ -92,3 +92,25 @@ def test_an_example_talks_to_the_endpoint_that_it_is_given(name: str) -> None:
         output = run(name, *told, OPENAI_API_KEY="none", CHEAPSPEC_DRAFT="lookup")
         assert row(output, "decision").startswith("direct (")
         assert any(exchange.purpose == "direct" for exchange in target.requests)
+
+
+def test_openrouter_answer_shows_whose_word_a_reply_went_out_on() -> None:
+    """One draft is accepted on the target's short answer, one fails the check, one the answer; each is priced."""
+    output = run("openrouter_answer")
+    assert output.count("on the word of `answer(last_number") == 1
+    assert output.count("written by the target (rejected)") == 2
+    assert "The answer is 27" not in output, "a wrong draft went out"
+    assert "1 request accepted under rules that may differ from the target" in re.sub(r"\s+", " ", output)
+    first, _, rejected = (re.findall(r"paid \$([\d.]+), the target alone \$([\d.]+)", output))[:3]
+    assert Decimal(first[0]) < Decimal(first[1]) and Decimal(rejected[0]) > Decimal(rejected[1])
+
+
+def test_json_validator_accepts_what_passes_and_nothing_else() -> None:
+    """A value that is not in the text, or a missing field, sends the request to the target; what passes is free."""
+    lines = run("json_validator").splitlines()
+    assert [line.partition("  by ")[2].partition(";")[0] for line in lines] == [
+        "the draft, no call",
+        "the target (rejected)",
+        "the target (rejected)",
+    ]
+    assert lines[0].endswith("paid $0.000000") and "Oslo" in lines[1] and "1975" in lines[2]

@@ -44,7 +44,7 @@ from cheapspec.core.acceptance import DraftToken
 from cheapspec.core.money import Prices, format_usd
 from cheapspec.core.planner import plan
 from cheapspec.doors import Shared
-from cheapspec.drive.admission import context_prices
+from cheapspec.drive.contexts import context_prices
 from cheapspec.drive.state import TargetFacts
 from cheapspec.prices import PriceBook, Quote
 from cheapspec.rules import Judge
@@ -236,7 +236,9 @@ def _rules(facts: Facts | None, prices: Prices | None, given: Speculation) -> li
     share = _expected(facts, prices, given) if facts is not None and scores else None
     exact = [Rule(name, scores, why, share if name == "exact" else None, fix) for name in ("exact", "lenient")]
     paid = "the target writes the whole reply, so it saves no money: for own targets and measurements"
-    return [*exact, Rule("text_match", False, paid)]
+    allowed = given.objective != "cost" or given.draft_tokens is not None
+    way = None if allowed else 'objective="latency", or a fixed draft_tokens'
+    return [*exact, Rule("text_match", allowed, paid, None, way)]
 
 
 def _expected(facts: Facts, prices: Prices | None, given: Speculation) -> float | None:

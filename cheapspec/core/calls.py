@@ -16,7 +16,7 @@ Rules
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Generic, TypeVar
 
 from cheapspec.core.effects import (
@@ -28,8 +28,11 @@ from cheapspec.core.effects import (
     Closed,
     Effect,
     Event,
+    Finish,
+    GoDirect,
     HttpReply,
     HttpRequest,
+    Note,
     Op,
     Opened,
     Received,
@@ -41,11 +44,13 @@ from cheapspec.core.effects import (
 )
 from cheapspec.core.ports import NoDraft, Streaming, Unusable
 
-__all__ = ["Calls", "OpTask", "Steps", "StreamTask"]
+__all__ = ["Calls", "OpTask", "Run", "Steps", "StreamTask", "until_left"]
 
 T = TypeVar("T")
 P = TypeVar("P")
 Steps = Generator[Effect, Event | None, T]
+Run = Steps[None]
+"""A whole run: what a driver carries out."""
 
 _MAYBE_BILLED = frozenset({"timeout", "cut"})  # kinds of Broke after which the server may charge
 
@@ -215,3 +220,22 @@ class Calls:
             if not (yield from self.step(None if latest is None else latest - self.now)):
                 yield from self.cancel(task)
         return task
+
+
+def until_left(steps: Steps[None], left: Callable[[], Steps[None]]) -> Run:
+    """The steps, until they end or the caller is gone (``Cancelled``, in answer to whatever was yielded): then what
+    ``left`` notes, unless the reply had ended.
+    """
+    answer: Event | None = None
+    while True:
+        try:
+            effect = steps.send(answer)
+        except StopIteration:
+            return
+        answer = yield effect
+        if isinstance(answer, Cancelled):
+            steps.close()
+            if not isinstance(effect, Finish | GoDirect):
+                yield from left()
+                yield Note("abandoned", {})
+            return

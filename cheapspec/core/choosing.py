@@ -15,7 +15,6 @@ Rules
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -25,7 +24,7 @@ from cheapspec.core.acceptance import DraftToken
 from cheapspec.core.allowance import at_risk
 from cheapspec.core.assumed import assumed_prompt
 from cheapspec.core.calls import Steps
-from cheapspec.core.counting import input_bound, size_of, token_bound
+from cheapspec.core.counting import input_bound, token_bound, written_size
 from cheapspec.core.drafting import Draft
 from cheapspec.core.effects import GoDirect, Risk, Risked
 from cheapspec.core.fetching import LONGEST, expected_draws
@@ -200,8 +199,8 @@ class Chooser:
     @cached_property
     def _prompt_bound(self) -> int:
         """The most tokens that the prompt can be. The body is written once a request, not once a round."""
-        body = json.dumps(self._job.request.body, ensure_ascii=False, separators=(",", ":"))
-        return input_bound(self._job.request.body, size_of(body))
+        body = self._job.request.body
+        return input_bound(body, written_size(body))
 
     def context_tokens(self) -> int:
         """Prompt and verified reply. A text route tells the prompt's length only with its first score: until

@@ -22,7 +22,7 @@ from typing import Any
 
 from cheapspec.core.untyped import as_list, as_mapping, is_list
 
-__all__ = ["estimate", "input_bound", "input_estimate", "size_of", "token_bound"]
+__all__ = ["estimate", "input_bound", "input_estimate", "size_of", "token_bound", "written_size"]
 
 _BYTES_A_TOKEN = 4
 _TOKENS_A_MESSAGE = 4
@@ -49,6 +49,11 @@ def token_bound(text: str) -> int:
 def size_of(text: str) -> int:
     """Bytes of UTF-8; half of a surrogate pair, which has none, counts as the three that replace it."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def written_size(body: Mapping[str, Any]) -> int:
+    """Bytes of a body as the openai client writes it."""
+    return size_of(json.dumps(body, ensure_ascii=False, separators=(",", ":")))
 
 
 def input_estimate(body: Mapping[str, Any]) -> int:

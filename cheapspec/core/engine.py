@@ -23,14 +23,14 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from cheapspec.core.calls import OpTask, Steps
+from cheapspec.core.calls import OpTask, Run, Steps, until_left
 from cheapspec.core.choosing import Chooser
 from cheapspec.core.drafting import Draft, Drafting, given_draft
-from cheapspec.core.effects import Cancelled, Effect, Event, Finish, GoDirect, Note, Side
+from cheapspec.core.effects import GoDirect, Note, Side
 from cheapspec.core.handoff import hand_off
 from cheapspec.core.job import Job, Policy
 from cheapspec.core.judging import Rule
@@ -40,27 +40,11 @@ from cheapspec.core.turn import Turn
 
 __all__ = ["Job", "Policy", "Run", "run"]
 
-Run = Generator[Effect, Event | None, None]
-
 
 def run(job: Job) -> Run:
     """The engine. Yields effects, is sent events (:mod:`cheapspec.core.effects`)."""
     engine = _Engine(job)
-    steps = engine.main()
-    answer: Event | None = None
-    while True:
-        try:
-            effect = steps.send(answer)
-        except StopIteration:
-            return
-        answer = yield effect
-        if isinstance(answer, Cancelled):
-            steps.close()
-            if not isinstance(effect, Finish | GoDirect):
-                yield from engine.turn.book()
-                engine.turn.tell()  # what the last round verified, the direct call would have cost, too
-                yield Note("abandoned", {})
-            return
+    return until_left(engine.main(), engine.left)
 
 
 class _Engine:
@@ -75,6 +59,13 @@ class _Engine:
         self.drafters = list(job.drafters)
         self.rule = Rule(job.policy.tie_nats, job.policy.lenient_nats)
         self.chooser = Chooser(job, self.turn)
+
+    def left(self) -> Steps[None]:
+        """The caller is gone: what was paid, and what the last round verified, which the direct call would have cost
+        too.
+        """
+        yield from self.turn.book()
+        self.turn.tell()
 
     def main(self) -> Steps[None]:
         opening = yield from self.calls.op(self.target.open(self.request), Side.TARGET)

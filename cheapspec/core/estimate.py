@@ -100,6 +100,8 @@ KEPT = 1 - 1 / 4000
 """What an old observation still counts after one new one: a bucket remembers some 4,000."""
 
 STATIC, START, UNKNOWN, END = "static", "start", "unknown", "end"
+VERDICT = "accepted"
+"""What rules said about whole drafts: trials are requests, not tokens."""
 SAMPLED = " (sampled)"
 """Added to a drafter's name where the target samples: a draw agrees less often than an argmax does."""
 

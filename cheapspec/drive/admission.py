@@ -19,12 +19,13 @@ from cheapspec.core.assumed import assumed_prompt
 from cheapspec.core.engine import Job, Policy
 from cheapspec.core.lookup import Prediction
 from cheapspec.core.money import Prices
-from cheapspec.core.planner import ContextPrices, call_prices
+from cheapspec.core.planner import call_prices
 from cheapspec.core.ports import Drafter, SamplingTarget, Target
 from cheapspec.core.request import Bypass, Request, admit, sampling
 from cheapspec.core.sampling import SeededDraws
 from cheapspec.core.tally import Tally
 from cheapspec.core.untyped import as_mapping
+from cheapspec.drive.contexts import context_prices
 from cheapspec.drive.learning import target_of, workload_of
 from cheapspec.drive.local import hosts
 from cheapspec.drive.permits import account_keys
@@ -41,7 +42,6 @@ from cheapspec.rules.validator import Validator
 __all__ = [
     "Admitted",
     "Refused",
-    "context_prices",
     "decide",
     "draft_seconds",
     "scoring_rule",
@@ -298,28 +298,6 @@ def _job(
 def _draws(request: Request) -> SeededDraws:
     """Chance from the caller's seed, or from the system."""
     return SeededDraws(secrets.randbits(64)) if request.seed is None else SeededDraws(request.seed, given=True)
-
-
-def context_prices(prices: Prices | None, facts: TargetFacts, share: float) -> ContextPrices:
-    """What a context token costs, as multiples of the input price. ``share``: of the prompt that the direct call
-    would find cached.
-
-    A probe tells which share of a known context a scoring call and a continuation compute anew (``qs``, ``qh``).
-    Where it does not, scoring is taken to compute everything, unless the dialect says otherwise
-    (``Target.scores_from_cache``), and a hand-off to find what was just scored.
-    """
-    if prices is None or prices.cached_input is None or not prices.input:
-        cached = written = 1.0
-    else:
-        cached = float(prices.cached_input / prices.input)
-        written = max(1.0, float((prices.cache_write or prices.input) / prices.input))
-    unknown = 0.0 if facts.target is not None and facts.target.scores_from_cache else 1.0
-    qs, qh = (fresh + (1 - fresh) * cached for fresh in (_or(facts.qs, unknown), _or(facts.qh, 0.0)))
-    return ContextPrices(share * cached + 1 - share, qs, qh, cold=share * qs + (1 - share) * written)
-
-
-def _or(known: float | None, otherwise: float) -> float:
-    return otherwise if known is None else min(max(known, 0.0), 1.0)
 
 
 def draft_seconds(request: httpx2.Request, settings: Settings) -> float:

@@ -3,8 +3,9 @@
 Rules
 -----
 * The caller has the whole reply by then and waits for nothing. A reply that the caller left is not audited.
-* It is the caller's own request, unstreamed; one without a limit gets one of :data:`LONGER` times the draft, so that
-  what it costs has a bound. It earns nothing: the allowance must bear it, and a budget room for it besides.
+* It is the caller's own request, unstreamed; one without a limit gets that of
+  :func:`cheapspec.rules.asking.reply_limit`, so that what it costs has a bound. It earns
+  nothing: the allowance must bear it, and a budget room for it besides.
 * The target's reply is compared as in shadow. One that failed, or was cut by a limit that is not the caller's, shows
   nothing. What was found may revoke a certificate.
 """
@@ -29,14 +30,13 @@ from cheapspec.drive.io import Background, Run, Steps
 from cheapspec.drive.learning import target_of, workload_of
 from cheapspec.drive.probing import ask_beside
 from cheapspec.drive.runtime import Runtime
+from cheapspec.rules.asking import reply_limit
 from cheapspec.rules.ladder import Ladder
 
-__all__ = ["LONGER", "audit"]
+__all__ = ["audit"]
 
 log = logging.getLogger("cheapspec")
 
-LONGER: Final = 4
-_LEAST: Final = 256
 _ROUTES: Final = {"chat": "chat/completions", "completion": "completions"}
 _chance = random.SystemRandom()
 
@@ -76,7 +76,7 @@ def _body(runtime: Runtime, admitted: Admitted, ladder: Ladder) -> Mapping[str, 
     body = {name: value for name, value in ladder.request.body.items() if name not in dropped}
     if ladder.request.max_tokens is None:
         field = "max_tokens" if admitted.passed.kind == "completion" else ladder.bench.endpoint.limit_field
-        body[field] = _LEAST + LONGER * (ladder.tally.reply_tokens or 0) + ladder.bench.endpoint.thinking
+        body[field] = reply_limit(ladder.tally.reply_tokens or 0, ladder.bench)
     return body
 
 

@@ -30,15 +30,8 @@ from cheapspec.core.planner import ContextPrices
 from cheapspec.core.ports import Drafter, NoDraft
 from cheapspec.core.priors import RequestRates
 from cheapspec.core.request import Request
-from cheapspec.drive.admission import (
-    Admitted,
-    Refused,
-    context_prices,
-    decide,
-    draft_seconds,
-    scoring_rule,
-    scoring_target,
-)
+from cheapspec.drive.admission import Admitted, Refused, decide, draft_seconds, scoring_rule, scoring_target
+from cheapspec.drive.contexts import context_prices
 from cheapspec.drive.drafts import draft_in_time
 from cheapspec.drive.learning import target_of, workload_of
 from cheapspec.drive.permits import BoundPermit, account_keys

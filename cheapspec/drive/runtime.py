@@ -14,7 +14,6 @@ from typing import Any
 import httpx2
 
 from cheapspec.backends.chat_hosts import endpoint_for
-from cheapspec.backends.chat_learning import learn
 from cheapspec.backends.facts import Facts
 from cheapspec.core.books import TextBook
 from cheapspec.core.effects import Note, Op
@@ -113,8 +112,6 @@ class Runtime:
         """What a chat endpoint takes: by its URL, and by what its replies have shown since."""
         facts = targets.get((base_url.rstrip("/"), model, "chat", False))
         return facts.chat or endpoint_for(base_url, model, body)
-
-    learns_endpoint = staticmethod(learn)
 
     @staticmethod
     def learned_endpoint(base_url: str, model: str, endpoint: Endpoint) -> None:

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import httpx2
 
+from cheapspec.backends.chat_learning import learn
 from cheapspec.core.assumed import assumed_prompt
 from cheapspec.core.effects import Side
 from cheapspec.core.job import Policy
@@ -26,6 +27,7 @@ from cheapspec.core.ports import Drafter
 from cheapspec.core.request import Request
 from cheapspec.core.tally import Tally
 from cheapspec.core.untyped import as_mapping
+from cheapspec.drive.contexts import context_prices
 from cheapspec.drive.learning import target_of, workload_of
 from cheapspec.drive.passed import Passed
 from cheapspec.drive.permits import account_keys
@@ -62,11 +64,7 @@ def ladder_for(
     listed, priced_by = runtime.prices.lookup(parsed.model, base_url)
     prices = None if listed is None else listed.of_text
     share = runtime.cached_share(passed.request, parsed, now)
-    planned = call_prices(prices, passed.tier, assumed_prompt(parsed))
-    cached = 1.0
-    if planned is not None and planned.cached_input is not None and planned.input:
-        cached = float(planned.cached_input / planned.input)
-    again = None if facts.qh is None else min(max(facts.qh, 0.0), 1.0) * (1 - cached) + cached
+    context = context_prices(call_prices(prices, passed.tier, assumed_prompt(parsed)), facts, share)
     own = Validator.of(parsed) if parsed.formatted else None
     rules = settings.rules if own is None else (own, *(rule for rule in settings.rules if rule.name != own.name))
     read = as_mapping(passed.request.extensions.get("timeout")).get("read")
@@ -87,15 +85,15 @@ def ladder_for(
         Bench(runtime.chat_endpoint(base_url, parsed.model, parsed.body), prices),
         _judges(runtime, base_url, rules, now, longest),
         prices,
-        share * cached + 1 - share,
-        again,
+        context.q0,
+        None if facts.qh is None else context.qh,
         runtime.permits.of(account_keys(settings, parsed), passed.request_id),
         now,
         secrets.token_hex(8),
         runtime.cutoffs(passed, rules, drafters),
         runtime.learning.estimates(target, workload_of(settings, parsed)),
         runtime.learning.lengths(target),
-        runtime.learns_endpoint,
+        learn,
         weighs=settings.draft_tokens is None and settings.objective == "cost",
     )
     return ladder, priced_by

@@ -15,10 +15,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -29,6 +27,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from cheapspec.core.books import Capability
 from cheapspec.core.untyped import as_mapping
 from cheapspec.errors import LedgerError
+from cheapspec.ledger.forks import renewed_after_fork
 from cheapspec.ledger.schema import capabilities
 
 __all__ = ["GIVEN_UP", "PATIENCE", "CapabilityCache", "row_of"]
@@ -133,16 +132,7 @@ def _on_a_loop() -> bool:
     return True
 
 
-_caches: weakref.WeakSet[CapabilityCache] = weakref.WeakSet()
-
-
-def _renew() -> None:
-    for cache in list(_caches):
-        cache.renew()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+_caches = renewed_after_fork(CapabilityCache)
 
 
 def _facts(text: str) -> dict[str, Any]:

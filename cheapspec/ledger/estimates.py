@@ -16,14 +16,13 @@ Rules
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable
 
 from cheapspec.core.estimate import Counts, Delta, EstimateTable, Row
 from cheapspec.errors import LedgerError
+from cheapspec.ledger.forks import renewed_after_fork
 
 __all__ = ["FORGOTTEN_SECONDS", "MOST_ROWS", "REFRESH_SECONDS", "EstimateCache"]
 
@@ -90,13 +89,4 @@ class EstimateCache:
             self._table = table
 
 
-_caches: weakref.WeakSet[EstimateCache] = weakref.WeakSet()
-
-
-def _renew() -> None:
-    for cache in list(_caches):
-        cache.renew()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+_caches = renewed_after_fork(EstimateCache)

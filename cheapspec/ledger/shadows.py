@@ -13,10 +13,8 @@ Rules
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields
@@ -28,6 +26,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from cheapspec.core.shadows import AUDIT, SHADOW, CertificateRow, ShadowRow
 from cheapspec.errors import LedgerError
 from cheapspec.ledger.certificates import read_certificates
+from cheapspec.ledger.forks import renewed_after_fork
 from cheapspec.ledger.schema import certificates, shadows
 
 __all__ = ["REFRESH_SECONDS", "ShadowCache", "read_shadows", "row_of"]
@@ -207,13 +206,4 @@ def _written(connection: Connection, request_ids: set[str]) -> set[tuple[str, st
     return {(row.request_id, row.kind) for row in rows.all()}
 
 
-_caches: weakref.WeakSet[ShadowCache] = weakref.WeakSet()
-
-
-def _renew() -> None:
-    for cache in list(_caches):
-        cache.renew()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+_caches = renewed_after_fork(ShadowCache)

@@ -107,8 +107,9 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Target tokens. ``unverified``: drafted, and nobody could say whether the target agrees. ``lenient``: accepted,
-    though the target would not have written them.
+    """Target tokens. ``drafted``: for the target to look at token by token, not what a rule judged as a whole;
+    ``unverified``: of these, what nobody could say of whether the target agrees. ``lenient``: accepted, though the
+    target would not have written them.
     """
 
     drafted: int = 0

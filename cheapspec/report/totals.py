@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from cheapspec.core.estimate import Count, calibration_error
+from cheapspec.core.estimate import VERDICT, Count, calibration_error
 from cheapspec.core.money import money_context
 from cheapspec.core.records import EstimateReader, LedgerReader, RequestRecord
 from cheapspec.errors import LedgerError
@@ -64,8 +64,11 @@ def calibrations(ledger: object) -> tuple[Calibration, ...]:
     :raises LedgerError: the store cannot be read.
     """
     found: dict[tuple[str, str, str], list[Count]] = {}
-    for target, workload, drafter, _, count in ledger.estimate_rows() if isinstance(ledger, EstimateReader) else ():
-        found.setdefault((target, drafter, workload), []).append(count)
+    for target, workload, drafter, bucket, count in (
+        ledger.estimate_rows() if isinstance(ledger, EstimateReader) else ()
+    ):
+        if bucket != VERDICT:  # requests, not tokens
+            found.setdefault((target, drafter, workload), []).append(count)
     made = [
         Calibration(*names, sum(count.trials for count in counts), error)
         for names, counts in found.items()
@@ -121,7 +124,10 @@ class _Adding:
         if info.reason is not None and entry.decision not in ("speculate", PROBE):
             key = (entry.decision, info.reason)
             self.reasons[key] = self.reasons.get(key, 0) + 1
-        for name in ("drafted", "accepted", "corrected", "handoff", "unverified", "lenient"):
+        names = ["accepted", "corrected", "handoff", "lenient"]
+        if not info.verdicts:  # of what rules judged as a whole no token was compared
+            names += ["drafted", "unverified"]
+        for name in names:
             self.tokens[name] += getattr(info, f"{name}_tokens")
         for name, value in zip(("input", "cached_input", "output"), entry.tokens, strict=True):
             self.tokens[name] += value

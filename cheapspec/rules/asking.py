@@ -11,13 +11,12 @@ Rules
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
-from cheapspec.core.counting import input_bound, input_estimate, size_of
+from cheapspec.core.counting import input_bound, input_estimate, written_size
 from cheapspec.core.effects import HttpReply
 from cheapspec.core.exposure import exposure
 from cheapspec.core.money import Prices
@@ -55,14 +54,18 @@ def body_of(rule: CallRule, request: Request, draft: Draft, tokens: int, salt: s
     if isinstance(rule, Judge):
         return rule.body(request, draft, salt, bench.endpoint)
     if request.max_tokens is None:
-        request = replace(request, max_tokens=_LEAST + LONGER * tokens + bench.endpoint.thinking)
+        request = replace(request, max_tokens=reply_limit(tokens, bench))
     return rule.body(request, draft, salt, bench.endpoint)
+
+
+def reply_limit(tokens: int, bench: Bench) -> int:
+    """Tokens of a reply whose caller sets no limit, beside a draft of so many."""
+    return _LEAST + LONGER * tokens + bench.endpoint.thinking
 
 
 def worst_usd(body: Mapping[str, Any], prices: Prices | None) -> Decimal | None:
     """Dollars that the call costs at most, ``None`` unknown."""
-    written = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return exposure(body, input_bound(body, size_of(written)), "chat", prices)
+    return exposure(body, input_bound(body, written_size(body)), "chat", prices)
 
 
 def own_share(body: Mapping[str, Any], request: Request) -> float:

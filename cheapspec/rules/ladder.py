@@ -24,10 +24,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from cheapspec.core.calls import Calls, Steps
+from cheapspec.core.calls import Calls, Run, Steps, until_left
 from cheapspec.core.counting import estimate, input_estimate, size_of
-from cheapspec.core.effects import Cancelled, Emit, Event, Finish, GoDirect, Note, Source
-from cheapspec.core.engine import Run
+from cheapspec.core.effects import Emit, Finish, GoDirect, Note, Source
 from cheapspec.core.ports import NoDraft
 from cheapspec.rules.agree import Agree
 from cheapspec.rules.asking import version_of
@@ -51,20 +50,7 @@ _BARS: Final = ("cooldown", "price_unknown", "not_worth_it", "uncalibrated", "no
 def run(ladder: Ladder) -> Run:
     """Climb. Yields effects, is sent events (:mod:`cheapspec.core.effects`)."""
     climb = _Climb(ladder)
-    steps = climb.main()
-    answer: Event | None = None
-    while True:
-        try:
-            effect = steps.send(answer)
-        except StopIteration:
-            return
-        answer = yield effect
-        if isinstance(answer, Cancelled):
-            steps.close()
-            if not isinstance(effect, Finish | GoDirect):
-                yield from climb.asking.book(None)
-                yield Note("abandoned", {})
-            return
+    return until_left(climb.main(), lambda: climb.asking.book(None))
 
 
 class _Climb:

@@ -22,7 +22,7 @@ from typing import Final
 from cheapspec.core.assumed import assumed_prompt
 from cheapspec.core.counting import estimate, input_estimate, size_of
 from cheapspec.core.effects import Side
-from cheapspec.core.estimate import Count, Delta, Estimates
+from cheapspec.core.estimate import VERDICT, Count, Delta, Estimates
 from cheapspec.core.money import Prices
 from cheapspec.core.request import Request
 from cheapspec.rules import prompts
@@ -53,7 +53,6 @@ REPLY_TOKENS: Final = 200
 
 _SAID: Final = {"answer": 6.0, "judge": 1.0, "ok_or_answer": 2.0, "patch": 2.0}
 """Output tokens of a verdict that accepts, before any was seen."""
-_TRIED = "accepted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,4 +203,4 @@ def learned(rule: str, drafter: str, expected: float, *, accepted: bool) -> Delt
 
 
 def _key(rule: str, drafter: str) -> tuple[str, str]:
-    return f"verdict:{rule} on {drafter}", _TRIED
+    return f"verdict:{rule} on {drafter}", VERDICT

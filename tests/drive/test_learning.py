@@ -14,7 +14,7 @@ from cheapspec.core.planner import call_prices
 from cheapspec.core.ports import Target
 from cheapspec.core.request import Request
 from cheapspec.core.speed import PRIOR
-from cheapspec.drive.admission import context_prices
+from cheapspec.drive.contexts import context_prices
 from cheapspec.drive.learning import Learning, workload_of
 from cheapspec.drive.settings import Settings
 from cheapspec.drive.state import TargetFacts

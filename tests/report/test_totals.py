@@ -18,6 +18,7 @@ from cheapspec.ledger import MemoryLedger
 from cheapspec.ledger.database import DatabaseLedger
 from cheapspec.ledger.null import NullLedger
 from cheapspec.report import Forecast, Latency, Reason, make_report, report_of
+from cheapspec.rules.prospects import learned
 
 SPECULATED: dict[str, Any] = {
     "rule": "exact",
@@ -232,6 +233,22 @@ def test_lossy_simulated_and_forgotten_requests_are_named() -> None:
     report = report_of(ledger)
     assert (report.lossy.accepted, report.lossy.audited, report.lossy.agreement) == (1, 3, None)
     assert (report.simulated, report.forgotten, report.sums.requests) == (1, 1, 3)
+
+
+def test_whole_drafts_move_neither_acceptance_nor_calibration() -> None:
+    """Both are about tokens that the target looked at; a rule's word about a whole draft is about a request."""
+    ledger = MemoryLedger()
+    ask(ledger, "a", "speculate", ("score", "0.0004"), **SPECULATED)
+    told = [{"rule": "answer(x)", "outcome": "accept"}]
+    whole = {"drafted_tokens": 50, "unverified_tokens": 50, "verdicts": told}
+    ask(ledger, "b", "speculate", ("answer", "0.0001"), rule="answer(x)", lossy=True, **whole)
+    ask(ledger, "c", "direct", ("answer", "0.0001"), ("direct", "0.001"), reason="rejected", **whole)
+    ledger.add_estimates("m@u", "w", learned("answer(x)", "d", 0.6, accepted=True))
+    ledger.add_estimates("m@u", "w", {("d", "0.9"): Count(10.0, 9.0, 9.0)})
+    report = report_of(ledger)
+    assert (report.tokens.drafted, report.tokens.unverified, report.acceptance_rate) == (100, 0, 0.8)
+    assert [one.drafter for one in report.calibration] == ["d"]
+    assert report.lossy.accepted == 1
 
 
 def test_a_ledger_that_is_off_says_so() -> None:
