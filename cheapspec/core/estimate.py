@@ -201,17 +201,21 @@ class Estimates:
         confirmed, from the first on; ``missed``: it said something else than the next one. ``ended``: the draft
         claimed the reply's end, all of it was accepted, and whether the target ended there.
         """
-        delta: dict[tuple[str, str], Count] = {}
-
-        def add(bucket: str, hit: bool) -> None:
-            one = Count(1.0, float(hit), self.bucket_rate(drafter, bucket))
-            delta[drafter, bucket] = delta.get((drafter, bucket), Count()) + one
-
+        trials: dict[str, int] = {}
+        hits: dict[str, int] = {}
         for position, logprob in enumerate(logprobs[: accepted + missed]):
-            add(START if static and not position else bucket_of(logprob, static=static), position < accepted)
+            bucket = START if static and not position else bucket_of(logprob, static=static)
+            trials[bucket] = trials.get(bucket, 0) + 1
+            if position < accepted:
+                hits[bucket] = hits.get(bucket, 0) + 1
         if ended is not None:
-            add(END, ended)
-        return delta
+            trials[END], hits[END] = 1, int(ended)
+        return {
+            (drafter, bucket): Count(
+                float(count), float(hits.get(bucket, 0)), count * self.bucket_rate(drafter, bucket)
+            )
+            for bucket, count in trials.items()
+        }
 
     def bucket_rate(self, drafter: str, bucket: str) -> float:
         """The rate of a bucket."""
